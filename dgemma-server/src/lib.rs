@@ -1,0 +1,1 @@
+//! dgemma-server
