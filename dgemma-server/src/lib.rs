@@ -1,1 +1,3 @@
-//! dgemma-server
+//! Hosts `DiffusionGemma` behind an OpenAI-compatible HTTP API with typed decisions.
+
+pub mod engine;

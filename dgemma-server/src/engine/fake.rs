@@ -1,0 +1,270 @@
+//! A scripted engine: everything above the engine can be tested without weights.
+//!
+//! What it answers is a function of the canvas; what it is asked is written to a [`Log`]. It can be slow, stopped at a
+//! [`Gate`], fail, panic or give NaN. Like a real engine it keeps the prompts of finished sequences, and only those, for
+//! reuse.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use super::{Canvas, Engine, EngineError, EngineInfo, FullRow, PassItem, PassOutput, SlotLogits};
+
+/// What happened to the engine, in order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Call {
+    Begin { prompt: Vec<u32>, reused: usize },
+    /// One entry per item.
+    Pass(Vec<ItemCall>),
+    Finish { prompt: Vec<u32> },
+}
+
+/// One item of a pass.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ItemCall {
+    /// Tokens committed before the pass.
+    pub committed: usize,
+    pub prefill: Vec<u32>,
+    /// Ids of each canvas.
+    pub canvases: Vec<Vec<u32>>,
+}
+
+/// How a pass goes wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    Error,
+    Panic,
+    NonFinite,
+}
+
+/// Where the logits come from: the prompt so far, the canvas, and the number of the slot on it.
+pub type Answer = dyn Fn(&[u32], &Canvas, usize) -> Vec<f32> + Send + Sync;
+
+/// The calls so far, shared with the test.
+#[derive(Debug, Clone, Default)]
+pub struct Log(Arc<Mutex<Vec<Call>>>);
+
+/// Holds passes back until it is opened.
+#[derive(Debug, Clone, Default)]
+pub struct Gate(Arc<(Mutex<GateState>, Condvar)>);
+
+#[derive(Debug, Default)]
+struct GateState {
+    closed: bool,
+    /// Passes that wait at the gate now.
+    waiting: usize,
+}
+
+/// The scripted engine.
+pub struct Fake {
+    info: EngineInfo,
+    answer: Box<Answer>,
+    faults: Arc<Mutex<VecDeque<Fault>>>,
+    delay: Duration,
+    gate: Gate,
+    log: Log,
+    /// Prompts of finished sequences.
+    known: Vec<Vec<u32>>,
+}
+
+/// The prompt committed so far.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FakeSequence(Vec<u32>);
+
+/// The test's hands on a fake that has moved to the engine thread.
+#[derive(Debug, Clone)]
+pub struct Controls {
+    pub log: Log,
+    pub gate: Gate,
+    faults: Arc<Mutex<VecDeque<Fault>>>,
+}
+
+impl Fake {
+    /// An engine of that size where the first label of every slot wins: label `i` has the logit `-i`.
+    #[must_use]
+    pub fn new(context_tokens: usize, canvas_tokens: usize, vocab_size: usize) -> Self {
+        let device = "none".into();
+        Fake {
+            info: EngineInfo { engine: "fake", device, context_tokens, canvas_tokens, vocab_size },
+            answer: Box::new(|_, canvas, slot| {
+                (0..canvas.slots[slot].label_ids.len()).map(|label| -(label as f32)).collect()
+            }),
+            faults: Arc::default(),
+            delay: Duration::ZERO,
+            gate: Gate::default(),
+            log: Log::default(),
+            known: Vec::new(),
+        }
+    }
+
+    /// Logits of the slots in order, the same on every canvas; a slot beyond the list has equal logits.
+    #[must_use]
+    pub fn with_slots(self, slots: Vec<Vec<f32>>) -> Self {
+        self.with_answer(move |_, canvas, slot| {
+            slots.get(slot).cloned().unwrap_or_else(|| vec![0.0; canvas.slots[slot].label_ids.len()])
+        })
+    }
+
+    /// Logits from a function of the committed prompt, the canvas and the slot number.
+    #[must_use]
+    pub fn with_answer(
+        mut self,
+        answer: impl Fn(&[u32], &Canvas, usize) -> Vec<f32> + Send + Sync + 'static,
+    ) -> Self {
+        self.answer = Box::new(answer);
+        self
+    }
+
+    /// Every pass takes at least this long.
+    #[must_use]
+    pub fn with_delay(mut self, delay: Duration) -> Self {
+        self.delay = delay;
+        self
+    }
+
+    #[must_use]
+    pub fn controls(&self) -> Controls {
+        Controls { log: self.log.clone(), gate: self.gate.clone(), faults: Arc::clone(&self.faults) }
+    }
+}
+
+impl Engine for Fake {
+    type Sequence = FakeSequence;
+
+    fn info(&self) -> &EngineInfo {
+        &self.info
+    }
+
+    fn begin(&mut self, prompt: &[u32]) -> Result<FakeSequence, EngineError> {
+        let reused = self.known.iter().map(|known| common_prefix(known, prompt)).max().unwrap_or(0);
+        self.log.push(Call::Begin { prompt: prompt.to_vec(), reused });
+        Ok(FakeSequence(prompt[..reused].to_vec()))
+    }
+
+    fn committed_tokens(&self, sequence: &FakeSequence) -> usize {
+        sequence.0.len()
+    }
+
+    fn pass(&mut self, batch: &mut [PassItem<'_, FakeSequence>]) -> Result<Vec<PassOutput>, EngineError> {
+        let items = batch.iter().map(|item| ItemCall {
+            committed: item.sequence.0.len(),
+            prefill: item.prefill.to_vec(),
+            canvases: item.canvases.iter().map(|canvas| canvas.ids.clone()).collect(),
+        });
+        self.log.push(Call::Pass(items.collect()));
+        self.gate.pass();
+        thread::sleep(self.delay);
+        let fault = lock(&self.faults).pop_front();
+        match fault {
+            Some(Fault::Error) => return Err(EngineError::Failed("scripted".into())),
+            Some(Fault::Panic) => std::panic::panic_any("scripted panic"),
+            Some(Fault::NonFinite) | None => {}
+        }
+        let mut outputs = Vec::with_capacity(batch.len());
+        for item in batch {
+            item.sequence.0.extend_from_slice(item.prefill);
+            let mut canvases: Vec<Vec<SlotLogits>> =
+                item.canvases.iter().map(|canvas| self.read(&item.sequence.0, canvas)).collect();
+            if fault == Some(Fault::NonFinite) {
+                canvases.iter_mut().flatten().for_each(|slot| slot.label_logits.fill(f32::NAN));
+            }
+            outputs.push(PassOutput { canvases });
+        }
+        Ok(outputs)
+    }
+
+    fn finish(&mut self, sequence: FakeSequence) {
+        self.log.push(Call::Finish { prompt: sequence.0.clone() });
+        self.known.push(sequence.0);
+    }
+}
+
+impl Fake {
+    fn read(&self, prompt: &[u32], canvas: &Canvas) -> Vec<SlotLogits> {
+        let slots = canvas.slots.iter().enumerate();
+        slots
+            .map(|(number, slot)| {
+                let label_logits = (self.answer)(prompt, canvas, number);
+                let best = (0..label_logits.len()).reduce(|best, label| {
+                    if label_logits[label] > label_logits[best] { label } else { best }
+                });
+                let full = best
+                    .and_then(|best| slot.label_ids.get(best))
+                    .map(|&argmax_id| FullRow { label_mass: 0.5, argmax_id });
+                SlotLogits { label_logits, full }
+            })
+            .collect()
+    }
+}
+
+impl std::fmt::Debug for Fake {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Fake").field("info", &self.info).finish_non_exhaustive()
+    }
+}
+
+impl Controls {
+    /// The next passes go wrong in this way, one each.
+    pub fn fail_next(&self, faults: &[Fault]) {
+        lock(&self.faults).extend(faults);
+    }
+}
+
+impl Log {
+    #[must_use]
+    pub fn calls(&self) -> Vec<Call> {
+        lock(&self.0).clone()
+    }
+
+    /// The items of every pass so far.
+    #[must_use]
+    pub fn passes(&self) -> Vec<Vec<ItemCall>> {
+        let pass = |call: Call| if let Call::Pass(items) = call { Some(items) } else { None };
+        self.calls().into_iter().filter_map(pass).collect()
+    }
+
+    pub fn clear(&self) {
+        lock(&self.0).clear();
+    }
+
+    fn push(&self, call: Call) {
+        lock(&self.0).push(call);
+    }
+}
+
+impl Gate {
+    /// From now on every pass waits here.
+    pub fn close(&self) {
+        lock(&self.0.0).closed = true;
+    }
+
+    pub fn open(&self) {
+        lock(&self.0.0).closed = false;
+        self.0.1.notify_all();
+    }
+
+    /// Returns once a pass waits at the closed gate.
+    pub fn wait_for_pass(&self) {
+        let state = lock(&self.0.0);
+        drop(self.0.1.wait_while(state, |state| state.waiting == 0));
+    }
+
+    fn pass(&self) {
+        let mut state = lock(&self.0.0);
+        state.waiting += 1;
+        self.0.1.notify_all();
+        let mut state =
+            self.0.1.wait_while(state, |state| state.closed).unwrap_or_else(PoisonError::into_inner);
+        state.waiting -= 1;
+    }
+}
+
+fn common_prefix(a: &[u32], b: &[u32]) -> usize {
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}
+
+/// A panic is something the fake does on purpose; it leaves nothing half-written.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,104 @@
+//! The engine: what can run a forward pass, seen from the scheduler.
+//!
+//! A sequence is the committed encoder state of one prompt. A canvas is read over a sequence and leaves no trace in it.
+//! One [`Engine::pass`] is ONE forward for everything it is given: prompt rows that still have to be committed and canvas
+//! rows that read the sequence right after them. Nothing here knows questions, schemas or HTTP.
+//! Implementations: [`fake`] (scripted, for tests above the engine) and `diffusion` (the native model).
+
+use std::sync::Arc;
+
+pub mod fake;
+
+/// What an engine is and how much it can take.
+#[derive(Debug, Clone)]
+pub struct EngineInfo {
+    /// Short name, as reported in `diagnostics.engine`.
+    pub engine: &'static str,
+    /// Where it computes, in words (`cpu, 2 threads, f32`).
+    pub device: String,
+    /// Most tokens a prompt and its canvas may have together.
+    pub context_tokens: usize,
+    /// Most rows of one canvas.
+    pub canvas_tokens: usize,
+    /// Number of token ids; ids are below it.
+    pub vocab_size: usize,
+}
+
+/// One answer place of a canvas: a row index and the token ids of its labels.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Slot {
+    pub position: usize,
+    pub label_ids: Vec<u32>,
+}
+
+/// One canvas as it enters the model: ids (noise already in the slots) and what to read.
+#[derive(Debug, Clone)]
+pub struct Canvas {
+    pub ids: Vec<u32>,
+    pub slots: Arc<[Slot]>,
+}
+
+/// What the model said at one slot.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SlotLogits {
+    /// Soft-capped logits, in the order of [`Slot::label_ids`].
+    pub label_logits: Vec<f32>,
+    /// `None` when the full vocabulary row was not computed.
+    pub full: Option<FullRow>,
+}
+
+/// Facts that need the whole vocabulary row of a slot.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct FullRow {
+    /// Probability of all labels together before the restriction to labels, 0…1.
+    pub label_mass: f32,
+    /// The id with the largest logit.
+    pub argmax_id: u32,
+}
+
+/// One sequence of a pass: `prefill` is committed to it first, then every canvas reads it.
+#[derive(Debug)]
+pub struct PassItem<'a, S> {
+    pub sequence: &'a mut S,
+    pub prefill: &'a [u32],
+    pub canvases: &'a [Canvas],
+}
+
+/// What one item of a pass gave: `canvases[canvas][slot]`, in the order they were given.
+#[derive(Debug, Clone, Default)]
+pub struct PassOutput {
+    pub canvases: Vec<Vec<SlotLogits>>,
+}
+
+/// What can go wrong below the scheduler. All of it is the server's fault, never the client's.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum EngineError {
+    /// Never answer with such numbers.
+    #[error("the model gave a non-finite logit at slot {slot} of canvas {canvas}")]
+    NonFinite { canvas: usize, slot: usize },
+    #[error("the forward pass failed: {0}")]
+    Failed(String),
+    #[error("the forward pass panicked: {0}")]
+    Panicked(String),
+}
+
+/// A model that commits prompts and reads canvases. Owned by one thread.
+pub trait Engine: Send + 'static {
+    /// Committed encoder state of one prompt so far.
+    type Sequence: Send;
+
+    fn info(&self) -> &EngineInfo;
+
+    /// Opens a sequence for `prompt`; the longest prefix the engine still knows is already in it.
+    fn begin(&mut self, prompt: &[u32]) -> Result<Self::Sequence, EngineError>;
+
+    /// Prompt tokens in `sequence`. Right after [`Engine::begin`]: the reused ones.
+    fn committed_tokens(&self, sequence: &Self::Sequence) -> usize;
+
+    /// One forward for all rows of all items. After an error the sequences of the batch are in no defined state:
+    /// the caller drops them.
+    fn pass(&mut self, batch: &mut [PassItem<'_, Self::Sequence>]) -> Result<Vec<PassOutput>, EngineError>;
+
+    /// A completed sequence: its prefix may be reused. A sequence that is dropped instead leaves no trace.
+    fn finish(&mut self, sequence: Self::Sequence);
+}
