@@ -14,10 +14,10 @@ pub enum SchemaError {
     Json { message: String, line: usize, column: usize, near: String, hint: &'static str },
 
     #[error(
-        "{path}: the key {key:?} is written twice in one object (second time at line {line}, column {column}), and JSON keeps \
-         only the last; hint: rename one of the two or remove it"
+        "{place}: the key {key:?} is written twice{inside} (again at line {line}, column {column}), and JSON would keep only \
+         the last; hint: rename one of the two or remove it"
     )]
-    DuplicateKey { path: String, key: String, line: usize, column: usize },
+    DuplicateKey { place: Place, key: String, inside: String, line: usize, column: usize },
 
     #[error("{place}: unknown key {key:?}: a misspelt key would silently change the decision; hint: {hint}")]
     UnknownKey { place: Place, key: String, hint: String },
@@ -105,7 +105,8 @@ impl SchemaError {
     /// Where the error lies; `None` for errors of the text and for circles.
     pub fn place(&self) -> Option<&Place> {
         match self {
-            Self::UnknownKey { place, .. }
+            Self::DuplicateKey { place, .. }
+            | Self::UnknownKey { place, .. }
             | Self::MissingKey { place, .. }
             | Self::BothSpellings { place, .. }
             | Self::WrongType { place, .. }
@@ -113,7 +114,7 @@ impl SchemaError {
             | Self::UnknownQuestion { place, .. }
             | Self::ForwardReference { place, .. }
             | Self::NotAsked { place, .. } => Some(place),
-            Self::Json { .. } | Self::DuplicateKey { .. } | Self::Cycle { .. } => None,
+            Self::Json { .. } | Self::Cycle { .. } => None,
         }
     }
 }

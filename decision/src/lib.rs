@@ -9,6 +9,7 @@ mod answer_json;
 mod answer_template;
 mod diagnostics;
 mod error;
+mod fields;
 mod keys;
 mod limits;
 mod normalise;

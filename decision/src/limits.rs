@@ -3,8 +3,14 @@
 //! Client and server call `Schema::validate` with their own limits, so that a bad schema never reaches the network and a
 //! schema from elsewhere never reaches the engine.
 
-use crate::error::SchemaError;
-use crate::schema::Schema;
+use std::collections::HashMap;
+use std::fmt::Display;
+
+use crate::error::{Place, SchemaError};
+use crate::plan;
+use crate::question::{Kind, Question};
+use crate::schema::{Samples, Schema};
+use crate::suggestion::{closest, listed, quoted};
 
 /// What an engine and a route allow.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,6 +50,210 @@ impl Default for Limits {
 impl Schema {
     /// Checks values, names and references. The first mistake is reported.
     pub fn validate(&self, limits: &Limits) -> Result<(), SchemaError> {
-        todo!("{limits:?}")
+        self.check_settings(limits)?;
+        let count = self.questions.len();
+        if count == 0 {
+            return Err(self.bad(
+                "questions",
+                "[]",
+                "there is nothing to decide",
+                "give at least one question",
+            ));
+        }
+        if count > limits.max_questions {
+            let why = format!("one decision takes at most {} questions", limits.max_questions);
+            return Err(self.bad(
+                "questions",
+                format!("a list of {count}"),
+                &why,
+                "split it into several decisions",
+            ));
+        }
+        check_ids(&self.questions, limits.route)?;
+        for question in &self.questions {
+            check_alternatives(question, limits.max_alternatives)?;
+        }
+        self.check_ask()?;
+        plan::check_references(self, limits.route == Route::Chat)?;
+        self.check_conditions()
+    }
+
+    fn check_settings(&self, limits: &Limits) -> Result<(), SchemaError> {
+        let samples = match self.samples {
+            Samples::Fixed(count) => count,
+            Samples::Auto => 1,
+        };
+        let mut ranges = vec![
+            ("samples", samples, 1, limits.max_reads),
+            ("auto_max", self.auto_max, 1, limits.max_reads),
+            ("steps", self.steps, 1, limits.max_steps),
+            ("think", self.think, 0, limits.max_think_tokens),
+        ];
+        ranges.extend(self.chunk_rows.map(|rows| ("chunk_rows", rows, 1, u32::MAX)));
+        for (key, value, least, most) in ranges {
+            if value < least {
+                return Err(self.bad(key, value, &format!("the least is {least}"), "use a larger number"));
+            }
+            if value > most {
+                return Err(self.bad(key, value, &format!("the most is {most}"), "use a smaller number"));
+            }
+        }
+        let threshold = self.auto_threshold_nats;
+        if !threshold.is_finite() || threshold < 0.0 {
+            let hint = "use a number of nats such as 0.1";
+            return Err(self.bad("auto_threshold", threshold, "an entropy is never below 0", hint));
+        }
+        Ok(())
+    }
+
+    fn check_ask(&self) -> Result<(), SchemaError> {
+        let Some(ask) = &self.ask else { return Ok(()) };
+        if ask.is_empty() {
+            return Err(self.bad(
+                "ask",
+                "[]",
+                "nothing would be asked",
+                "name a question, or leave \"ask\" out",
+            ));
+        }
+        match first_duplicate(ask.iter().map(String::as_str)) {
+            None => Ok(()),
+            Some((_, again)) => {
+                Err(self.bad("ask", quoted(&ask[again]), "the id is listed twice", "list every id once"))
+            }
+        }
+    }
+
+    /// Conditions must name possible answers; otherwise the question could never be asked. Ids are known to exist.
+    fn check_conditions(&self) -> Result<(), SchemaError> {
+        let by_id: HashMap<&str, &Question> =
+            self.questions.iter().map(|question| (question.id.as_str(), question)).collect();
+        for question in &self.questions {
+            for (id, wanted) in &question.ask_if {
+                let Some(other) = by_id.get(id.as_str()) else { continue };
+                let names = other.answer_names();
+                if wanted.is_empty() {
+                    let why = format!("no answer of {} is listed, so it would never be asked", quoted(id));
+                    let hint = format!("list one or more of {}", listed(names));
+                    return Err(bad(question, "ask_if", format!("{{{}: []}}", quoted(id)), why, hint));
+                }
+                if let Some(answer) = wanted.iter().find(|answer| !names.contains(&answer.as_str())) {
+                    let why = format!("{} can never have this answer", quoted(id));
+                    return Err(bad(question, "ask_if", quoted(answer), why, answer_hint(other, answer)));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn bad(&self, key: &'static str, value: impl Display, why: &str, hint: &str) -> SchemaError {
+        SchemaError::InvalidValue {
+            place: Place::Schema,
+            key,
+            value: value.to_string(),
+            why: why.to_owned(),
+            hint: hint.to_owned(),
+        }
+    }
+}
+
+fn check_ids(questions: &[Question], route: Route) -> Result<(), SchemaError> {
+    for (index, question) in questions.iter().enumerate() {
+        let id = question.id.as_str();
+        let empty = if route == Route::Chat { id.trim().is_empty() } else { id.is_empty() };
+        if empty {
+            return Err(SchemaError::InvalidValue {
+                place: Place::QuestionNumber(index + 1),
+                key: "id",
+                value: quoted(id),
+                why: "an id cannot be empty: the answer is reported under it".to_owned(),
+                hint: "give the question a short name".to_owned(),
+            });
+        }
+        if route == Route::Chat && id.contains([':', '\n', '\r']) {
+            let why = "an id cannot hold a colon or a line break: it is set before a colon on a line of the answer template";
+            let hint = format!("write {}", quoted(&id.replace([':', '\n', '\r'], "_")));
+            return Err(bad(question, "id", quoted(id), why, hint));
+        }
+    }
+    match first_duplicate(questions.iter().map(|question| question.id.as_str())) {
+        None => Ok(()),
+        Some((first, again)) => {
+            let why = format!("questions number {} and {} both have it", first + 1, again + 1);
+            Err(bad(
+                &questions[again],
+                "id",
+                quoted(&questions[again].id),
+                why,
+                "give every question an id of its own",
+            ))
+        }
+    }
+}
+
+fn check_alternatives(question: &Question, most: usize) -> Result<(), SchemaError> {
+    let (key, noun) = match question.kind {
+        Kind::Boolean { .. } => return Ok(()),
+        Kind::Choice { .. } => ("options", "option"),
+        Kind::Score { .. } => ("levels", "level"),
+    };
+    let names = question.answer_names();
+    let count = names.len();
+    if count < 2 {
+        let why = format!("a {} needs at least two alternatives", question.kind.type_name());
+        let hint = format!("add another {noun}, or remove the question");
+        return Err(bad(question, key, format!("a list of {count}"), why, hint));
+    }
+    if count > most {
+        let why = format!("this engine has labels for at most {most} alternatives");
+        let hint = format!("merge or remove {}, or ask in two steps: first the group, then the {noun}", key);
+        return Err(bad(question, key, format!("a list of {count}"), why, hint));
+    }
+    if let Some(index) = names.iter().position(|name| name.trim().is_empty()) {
+        let why = format!("{noun} number {} has no name", index + 1);
+        return Err(bad(question, key, quoted(names[index]), why, format!("name the {noun}")));
+    }
+    match first_duplicate(names.iter().copied()) {
+        None => Ok(()),
+        Some((first, again)) => {
+            let why = format!("{key} number {} and {} have the same name", first + 1, again + 1);
+            Err(bad(question, key, quoted(names[again]), why, "rename or remove one of them"))
+        }
+    }
+}
+
+/// What to write instead of an answer that does not exist.
+fn answer_hint(question: &Question, answer: &str) -> String {
+    let names = question.answer_names();
+    let meant = match (&question.kind, answer) {
+        (Kind::Boolean { .. }, "true") => Some("yes"),
+        (Kind::Boolean { .. }, "false") => Some("no"),
+        _ => closest(answer, names.iter().copied()),
+    };
+    match meant {
+        Some(name) => format!("write {}", quoted(name)),
+        None => format!("its answers are {}", listed(names)),
+    }
+}
+
+/// Indices of the first name that comes again and of its repetition.
+fn first_duplicate<'a>(names: impl Iterator<Item = &'a str>) -> Option<(usize, usize)> {
+    let mut seen = HashMap::new();
+    names.enumerate().find_map(|(index, name)| seen.insert(name, index).map(|first| (first, index)))
+}
+
+fn bad(
+    question: &Question,
+    key: &'static str,
+    value: impl Into<String>,
+    why: impl Into<String>,
+    hint: impl Into<String>,
+) -> SchemaError {
+    SchemaError::InvalidValue {
+        place: Place::Question(question.id.clone()),
+        key,
+        value: value.into(),
+        why: why.into(),
+        hint: hint.into(),
     }
 }
