@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use crate::suggestion::quoted;
+
 /// A mistake in a schema. Every message ends with a hint.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum SchemaError {
@@ -14,12 +16,12 @@ pub enum SchemaError {
     Json { message: String, line: usize, column: usize, near: String, hint: &'static str },
 
     #[error(
-        "{place}: the key {key:?} is written twice{inside} (again at line {line}, column {column}), and JSON would keep only \
-         the last; hint: rename one of the two or remove it"
+        "{place}: the key {} is written twice{inside} (again at line {line}, column {column}), and JSON would keep only \
+         the last; hint: rename one of the two or remove it", quoted(.key)
     )]
     DuplicateKey { place: Place, key: String, inside: String, line: usize, column: usize },
 
-    #[error("{place}: unknown key {key:?}: a misspelt key would silently change the decision; hint: {hint}")]
+    #[error("{place}: unknown key {}: a misspelt key would silently change the decision; hint: {hint}", quoted(.key))]
     UnknownKey { place: Place, key: String, hint: String },
 
     #[error("{place}: {key:?} is missing: {why}; hint: {hint}")]
@@ -30,18 +32,18 @@ pub enum SchemaError {
     )]
     BothSpellings { place: Place, key: String, alias: String },
 
-    #[error("{place}: {key:?} must be {expected}, found {found}; hint: {hint}")]
+    #[error("{place}: {} must be {expected}, found {found}; hint: {hint}", quoted(.key))]
     WrongType { place: Place, key: String, expected: &'static str, found: String, hint: String },
 
     #[error("{place}: {key:?} is {value}: {why}; hint: {hint}")]
     InvalidValue { place: Place, key: &'static str, value: String, why: String, hint: String },
 
-    #[error("{place}: {key:?} names {id:?}, which is no question of this schema; hint: {hint}")]
+    #[error("{place}: {key:?} names {}, which is no question of this schema; hint: {hint}", quoted(.id))]
     UnknownQuestion { place: Place, key: &'static str, id: String, hint: String },
 
     #[error(
-        "{place}: {key:?} names {id:?}, which comes later in the schema, and an answer cannot be used before it is there; hint: \
-         move {id:?} above this question"
+        "{place}: {key:?} names {0}, which comes later in the schema, and an answer cannot be used before it is there; hint: \
+         move {0} above this question", quoted(.id)
     )]
     ForwardReference { place: Place, key: &'static str, id: String },
 
@@ -52,8 +54,8 @@ pub enum SchemaError {
     Cycle { ids: Vec<String> },
 
     #[error(
-        "{place}: it needs the answer of {needs:?} ({key}), which \"ask\" leaves out; hint: add {needs:?} to \"ask\", or remove \
-         this question from it"
+        "{place}: it needs the answer of {0} ({key}), which \"ask\" leaves out; hint: add {0} to \"ask\", or remove \
+         this question from it", quoted(.needs)
     )]
     NotAsked { place: Place, key: &'static str, needs: String },
 }
@@ -123,13 +125,24 @@ impl fmt::Display for Place {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Schema => out.write_str("schema"),
-            Self::Question(id) => write!(out, "question {id:?}"),
+            Self::Question(id) => write!(out, "question {}", quoted(id)),
             Self::QuestionNumber(number) => write!(out, "question number {number}"),
-            Self::Option { question, number } => write!(out, "question {question:?}, option {number}"),
+            Self::Option { question, number } => {
+                write!(out, "question {}, option {number}", quoted(question))
+            }
         }
     }
 }
 
+/// The ids of a circle; a long one is cut in the middle, since its ends are the same question.
 fn circle(ids: &[String]) -> String {
-    ids.iter().map(|id| format!("{id:?}")).collect::<Vec<_>>().join(" → ")
+    const MOST_SHOWN: usize = 12;
+    let shown: Vec<String> = match ids {
+        [start @ .., last] if start.len() >= MOST_SHOWN => {
+            let start = start.iter().take(MOST_SHOWN - 2).map(|id| quoted(id));
+            start.chain(["…".to_owned(), quoted(last)]).collect()
+        }
+        _ => ids.iter().map(|id| quoted(id)).collect(),
+    };
+    shown.join(" → ")
 }

@@ -4,6 +4,8 @@
 //! The walk of one decision through this crate: `normalise` → `schema` → `limits` → `plan` → `sheet` →
 //! (the engine reads logits) → `probability` → `reading` → `answer`. Data only: no I/O, no clock, no random numbers.
 
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may stop at the first surprise"))]
+
 mod answer;
 mod answer_json;
 mod answer_template;
