@@ -1,0 +1,146 @@
+//! What was typed: the clap definition of every command, and nothing about what it means.
+//!
+//! `commands` dispatches on [`Command`]; `settings` gives the connection flags their meaning together with the environment.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+#[derive(Debug, Parser)]
+#[command(name = "dgem", version, about, disable_help_subcommand = true, arg_required_else_help = true)]
+pub struct Cli {
+    #[command(flatten)]
+    pub connection: ConnectionFlags,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Where the server is and how to talk to it.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Connection")]
+pub struct ConnectionFlags {
+    /// Base URL of the server, ending in /v1 [env: DGEM_URL] [default: http://127.0.0.1:8080/v1]
+    #[arg(short, long, global = true, value_name = "URL")]
+    pub url: Option<String>,
+    /// Model to ask for; without it the server answers with its own [env: DGEM_MODEL]
+    #[arg(short, long, global = true, value_name = "MODEL")]
+    pub model: Option<String>,
+    /// Total deadline of a request, in seconds (or 500ms, 30s, 2m) [env: DGEM_TIMEOUT] [default: 120]
+    #[arg(long, global = true, value_name = "SECONDS")]
+    pub timeout: Option<String>,
+    /// File with the bearer token; the token itself may be in DGEM_TOKEN [env: DGEM_TOKEN_FILE]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Ask the questions of a template and print the answers
+    ///
+    /// Example: dgem decide -t templates/support_triage.json.tmpl -v 'ticket=I was billed twice!' --stats
+    Decide(DecideArgs),
+    /// Look at templates; no server needed
+    #[command(subcommand)]
+    Template(TemplateCommand),
+}
+
+#[derive(Args, Debug)]
+pub struct DecideArgs {
+    /// Template file (tera syntax, renders to JSON)
+    #[arg(short, long, value_name = "FILE")]
+    pub template: PathBuf,
+    #[command(flatten)]
+    pub variables: VariableFlags,
+    /// Form of the output on stdout
+    #[arg(short, long, value_enum, default_value_t = Format::Table)]
+    pub format: Format,
+    /// Also show time, cache reuse and steps
+    #[arg(short, long)]
+    pub stats: bool,
+    /// Number of noise draws, or auto; wins over the template
+    #[arg(long, value_name = "N|auto")]
+    pub samples: Option<String>,
+    /// Seed of the noise; wins over the template
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Exit 1 when an answer is missing from the reply
+    #[arg(long)]
+    pub strict: bool,
+}
+
+/// The values for a template.
+#[derive(Args, Clone, Debug, Default)]
+pub struct VariableFlags {
+    /// A variable: key=value, key=@file, or key=- for stdin (key=@@text for a leading @); repeatable
+    #[arg(short, long, value_name = "KEY=VALUE")]
+    pub var: Vec<String>,
+    /// A JSON file with variables, the JSON object itself, or - for stdin; --var wins over it
+    #[arg(short, long, value_name = "FILE")]
+    pub data: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// One row a question
+    Table,
+    /// One JSON document
+    Json,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum TemplateCommand {
+    /// Print what decide would send, as one JSON document: the schema and the state
+    ///
+    /// Example: dgem template render -t templates/code_review.json.tmpl -v 'diff=+ retry(3)' | jq .state
+    Render(RenderArgs),
+    /// List the templates below a folder
+    ///
+    /// Example: dgem template list templates
+    List(ListArgs),
+    /// Show the variables and the questions of one template
+    ///
+    /// Example: dgem template show templates/support_triage.json.tmpl
+    Show(ShowArgs),
+    /// Check templates: syntax, metadata, and the questions they render to with their sample values
+    ///
+    /// Example: dgem template check templates/*.json.tmpl
+    Check(CheckArgs),
+}
+
+#[derive(Args, Debug)]
+pub struct RenderArgs {
+    /// Template file
+    #[arg(short, long, value_name = "FILE")]
+    pub template: PathBuf,
+    #[command(flatten)]
+    pub variables: VariableFlags,
+    /// Fill variables that are not given with the sample values of the template
+    #[arg(long)]
+    pub sample: bool,
+    /// Print the rendered text as it is, even when it is no valid JSON
+    #[arg(long)]
+    pub raw: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct ListArgs {
+    /// Folder to search, with its sub-folders
+    #[arg(default_value = "templates", value_name = "DIR")]
+    pub folder: PathBuf,
+}
+
+#[derive(Args, Debug)]
+pub struct ShowArgs {
+    /// Template file
+    #[arg(value_name = "FILE")]
+    pub template: PathBuf,
+}
+
+#[derive(Args, Debug)]
+pub struct CheckArgs {
+    /// Template files
+    #[arg(required = true, value_name = "FILE")]
+    pub templates: Vec<PathBuf>,
+    #[command(flatten)]
+    pub variables: VariableFlags,
+}

@@ -1,0 +1,176 @@
+//! Reads a chat completion as a decision, with tolerance for what other servers wrap around it.
+//!
+//! The content may be fenced, or preceded by a thought; single fields may have other shapes (the `decision` crate reads
+//! those). Diagnostics that cannot be read cost nothing but themselves.
+
+use decision::{Answers, Diagnostics};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::fault::excerpt;
+use crate::error::Error;
+
+/// A decision as the server sent it.
+#[derive(Debug)]
+pub struct Reply {
+    pub answers: Answers,
+    pub diagnostics: Diagnostics,
+    /// The diagnostics with every key the server sent, also those this client does not know.
+    pub diagnostics_json: Value,
+    /// The model that answered, by the server's own name.
+    pub model: Option<String>,
+    /// Tokens of the prompt; `None` when the server does not say.
+    pub prompt_tokens: Option<u64>,
+    /// What was wrong with parts that are not needed.
+    pub warnings: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Completion {
+    model: Option<String>,
+    choices: Vec<Choice>,
+    usage: Option<Usage>,
+}
+
+#[derive(Deserialize)]
+struct Choice {
+    message: Message,
+}
+
+#[derive(Deserialize)]
+struct Message {
+    content: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Usage {
+    prompt_tokens: Option<u64>,
+}
+
+impl Reply {
+    pub(super) fn parse(body: &[u8], url: &str) -> Result<Self, Error> {
+        let refuse = |reason: String, text: &str| Error::NoDecision {
+            url: url.to_owned(),
+            reason,
+            excerpt: excerpt(text),
+        };
+        let completion: Completion = serde_json::from_slice(body).map_err(|cause| {
+            refuse(format!("it is no chat completion ({cause})"), &String::from_utf8_lossy(body))
+        })?;
+        let content = completion
+            .choices
+            .into_iter()
+            .next()
+            .and_then(|choice| choice.message.content)
+            .unwrap_or_default();
+        let mut object = find_object(&content)
+            .ok_or_else(|| refuse("its content holds no JSON object with `answers`".to_owned(), &content))?;
+        let answers = serde_json::from_value(object["answers"].take())
+            .map_err(|cause| refuse(cause.to_string(), &content))?;
+        let raw = object.get_mut("diagnostics").map(Value::take).unwrap_or_default();
+        let mut warnings = Vec::new();
+        let diagnostics = read_diagnostics(&raw, &mut warnings);
+        let mut diagnostics_json = serde_json::to_value(&diagnostics).unwrap_or_default();
+        add_missing(&mut diagnostics_json, raw);
+        let tokens = completion
+            .usage
+            .and_then(|usage| usage.prompt_tokens)
+            .or(Some(diagnostics.timing.prompt_tokens).filter(|tokens| *tokens > 0));
+        Ok(Self {
+            answers,
+            diagnostics,
+            diagnostics_json,
+            model: completion.model,
+            prompt_tokens: tokens,
+            warnings,
+        })
+    }
+}
+
+fn read_diagnostics(raw: &Value, warnings: &mut Vec<String>) -> Diagnostics {
+    if raw.is_null() {
+        return Diagnostics::default();
+    }
+    Diagnostics::deserialize(raw).unwrap_or_else(|cause| {
+        warnings.push(format!("the diagnostics of the reply cannot be read: {cause}"));
+        Diagnostics::default()
+    })
+}
+
+/// The JSON object with `answers` in the content: the content itself, or one that starts at any later brace. That covers
+/// code fences, thoughts and other words around it, even when those words hold braces of their own.
+fn find_object(content: &str) -> Option<Value> {
+    content.match_indices('{').find_map(|(start, _)| {
+        let mut values = serde_json::Deserializer::from_str(&content[start..]).into_iter::<Value>();
+        values.next()?.ok().filter(|value| value.get("answers").is_some_and(Value::is_object))
+    })
+}
+
+/// Puts keys of `extra` into `target` that it does not have, at every depth.
+fn add_missing(target: &mut Value, extra: Value) {
+    if let (Value::Object(target), Value::Object(extra)) = (target, extra) {
+        for (key, value) in extra {
+            match target.get_mut(&key) {
+                Some(known) => add_missing(known, value),
+                None => drop(target.insert(key, value)),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn parse(content: &str) -> Result<Reply, Error> {
+        let body = json!({"choices": [{"message": {"role": "assistant", "content": content}}]}).to_string();
+        Reply::parse(body.as_bytes(), "http://x/v1/chat/completions")
+    }
+
+    const PLAIN: &str = r#"{"answers":{"a":{"type":"boolean","label":"yes","confidence":0.9,"probabilities":{"yes":0.9,"no":0.1}}}}"#;
+
+    #[test]
+    fn case_21_fenced_and_preceded_content_is_read() {
+        for content in [
+            PLAIN.to_owned(),
+            format!("thought\n{PLAIN}"),
+            format!("```json\n{PLAIN}\n```"),
+            format!("```\n{PLAIN}\n```\nDone."),
+            format!("a set {{x}} and {{\"b\": 1}} then {PLAIN}"),
+        ] {
+            let reply = parse(&content).unwrap();
+            assert_eq!(reply.answers["a"].as_ref().unwrap().name(), "yes", "{content}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_decision_is_told_with_an_excerpt() {
+        for content in ["", "I think it is urgent.", "{\"answers\": 3}", "{\"urgent\": \"yes\"}"] {
+            let message = parse(content).unwrap_err().to_string();
+            assert!(message.contains("no decision") && message.contains(content), "{message}");
+        }
+        assert!(Reply::parse(b"<html>", "u").unwrap_err().to_string().contains("<html>"));
+        assert!(Reply::parse(b"{\"choices\":[]}", "u").is_err());
+    }
+
+    #[test]
+    fn unknown_diagnostics_are_kept_and_unreadable_ones_only_cost_a_warning() {
+        let with = |diagnostics: &str| {
+            parse(&PLAIN.replacen("{\"answers\"", &format!("{{\"diagnostics\":{diagnostics},\"answers\""), 1))
+                .unwrap()
+        };
+        let reply = with(r#"{"isolated":true,"samples":{"n":[4],"extra":1},"timing":{"total_ms":3}}"#);
+        assert_eq!(reply.diagnostics.samples.n, 4);
+        assert_eq!(
+            (
+                &reply.diagnostics_json["isolated"],
+                &reply.diagnostics_json["samples"]["n"],
+                &reply.diagnostics_json["samples"]["extra"]
+            ),
+            (&json!(true), &json!(4), &json!(1))
+        );
+        let reply = with(r#"{"timing":"fast"}"#);
+        assert_eq!((reply.answers.len(), reply.warnings.len()), (1, 1));
+    }
+}

@@ -1,0 +1,23 @@
+//! One function per command: it takes what was typed, walks through the other modules and says how the run ended.
+
+mod decide;
+mod template;
+
+use crate::cli::{Cli, Command};
+use crate::env::Environment;
+use crate::error::Error;
+use crate::exit::Exit;
+
+/// Runs the command that was typed.
+pub async fn run(cli: Cli, environment: &Environment) -> Result<Exit, Error> {
+    match cli.command {
+        Command::Decide(args) => decide::run(args, &cli.connection, environment).await,
+        Command::Template(command) => template::run(command),
+    }
+}
+
+/// A note that is no result: stderr.
+#[expect(clippy::print_stderr, reason = "notes for the person at the terminal belong there")]
+fn warn(text: &str) {
+    eprintln!("warning: {text}");
+}

@@ -1,0 +1,133 @@
+//! Every way a run of the client can fail: what failed, with which value, why, and a `hint:` line with what to do.
+//!
+//! `main` prints the message after `error: ` and takes the exit code from [`Error::exit`]. No message holds a token.
+
+use std::io;
+use std::path::PathBuf;
+
+use thiserror::Error as ThisError;
+
+use crate::exit::Exit;
+
+#[derive(Debug, ThisError)]
+pub enum Error {
+    // What was typed
+    #[error(
+        "invalid variable `{pair}`: expected key=value\nhint: write -v name='the value', or -v name=@file to read it from a file"
+    )]
+    BadVariable { pair: String },
+    #[error(
+        "cannot read {path}: {cause}\nhint: -v name=@file reads a file; for a value that starts with `@` write -v name=@@…"
+    )]
+    VariableFile { path: String, cause: io::Error },
+    #[error(
+        "{flag} wants to read stdin, which an earlier flag has already read\nhint: only one value can come from stdin; put the others into files"
+    )]
+    StdinTwice { flag: String },
+    #[error(
+        "cannot use {origin} as variables: {reason}\nhint: -d takes a file with one JSON object, such as {{\"ticket\": \"…\"}}"
+    )]
+    BadData { origin: String, reason: String },
+    #[error("invalid --samples `{value}`\nhint: use a whole number of at least 1, or auto")]
+    BadSamples { value: String },
+
+    // Settings
+    #[error(
+        "invalid server URL `{url}`: {reason}\nhint: a base URL looks like http://127.0.0.1:8080/v1 (-u or DGEM_URL)"
+    )]
+    BadUrl { url: String, reason: String },
+    #[error(
+        "invalid timeout `{value}`\nhint: use seconds above 0, such as 30 or 2.5, or a number with a unit: 500ms, 30s, 2m (--timeout or DGEM_TIMEOUT)"
+    )]
+    BadTimeout { value: String },
+    #[error("cannot read the token file {}: {cause}\nhint: check --token-file or DGEM_TOKEN_FILE", path.display())]
+    TokenFile { path: PathBuf, cause: io::Error },
+    #[error(
+        "the token from {origin} is empty or holds spaces or control characters\nhint: it must be one line with the bare token"
+    )]
+    BadToken { origin: String },
+    #[error(
+        "refusing to send a token over plain http to {url}\nhint: use an https URL, or unset the token if this server needs none"
+    )]
+    TokenInTheClear { url: String },
+
+    // Templates
+    #[error("cannot read the template {}: {cause}\nhint: -t takes a path; `dgem template list` shows the templates below ./templates", path.display())]
+    TemplateFile { path: PathBuf, cause: io::Error },
+    #[error("cannot list templates in {}: {cause}\nhint: name the folder: dgem template list DIR", path.display())]
+    TemplateFolder { path: PathBuf, cause: io::Error },
+    #[error("the template {} is not UTF-8: invalid byte at offset {offset}\nhint: save it as UTF-8", path.display())]
+    TemplateNotUtf8 { path: PathBuf, offset: usize },
+    #[error("{}, line {line}: `{tag}` is Go template syntax; templates here are tera\nhint: write {rewrite}", path.display())]
+    GoTemplate { path: PathBuf, line: usize, tag: String, rewrite: String },
+    #[error("{}, line {line}: invalid metadata comment: {reason}\nhint: it holds one JSON object with the keys description, required and sample", path.display())]
+    TemplateMetadata { path: PathBuf, line: usize, reason: String },
+    #[error("invalid template {}: {reason}\nhint: the syntax is that of tera 1: {{{{ value | json_encode }}}}, {{% if x %}}…{{% endif %}}, {{% for o in list %}}…{{% endfor %}}", path.display())]
+    TemplateSyntax { path: PathBuf, reason: String },
+    #[error("{}, line {line}: the variable `{name}` is not defined\n  variables given: {given}\nhint: pass it with -v {root}=…, or give it a default in the template: {{{{ {root} | or_default(value=\"…\") | json_encode }}}}", path.display())]
+    UndefinedVariable { path: PathBuf, line: usize, name: String, root: String, given: String },
+    #[error("cannot render {}: {reason}\nhint: `dgem template show {}` lists its variables with sample values", path.display(), path.display())]
+    TemplateRender { path: PathBuf, reason: String },
+    #[error("{} renders to invalid JSON: {reason} at line {line}, column {column} of the rendered text\n{snippet}\nhint: see the whole text with `dgem template render --raw`; print values with `| json_encode`", path.display())]
+    RenderedJson { path: PathBuf, line: usize, column: usize, reason: String, snippet: String },
+    #[error("{} does not render to a decision: {reason}\nhint: the form is {{\"schema\": {{\"questions\": […]}}, \"state\": …}}", path.display())]
+    RenderedShape { path: PathBuf, reason: String },
+    #[error("invalid questions in {}: {}", path.display(), hint_on_its_own_line(cause))]
+    Schema { path: PathBuf, cause: decision::SchemaError },
+    #[error("{failed} of {checked} templates failed the check\nhint: the lines above name what to change")]
+    CheckFailed { failed: usize, checked: usize },
+
+    // The server
+    #[error(
+        "cannot set up HTTP: {cause}\nhint: check the system's certificate store and the proxy variables"
+    )]
+    HttpSetup { cause: String },
+    #[error(
+        "cannot reach {origin}: {cause}\nhint: start the server (dgemma-server --model DIR), or name another with -u URL or DGEM_URL"
+    )]
+    Unreachable { origin: String, cause: String },
+    #[error(
+        "no reply from {url} within {seconds} s\nhint: allow more with --timeout SECONDS; a server that starts may need minutes"
+    )]
+    DeadlinePassed { url: String, seconds: f64 },
+    #[error("the connection to {url} broke: {cause}\nhint: try again; if it stays, look at the server's log")]
+    Transport { url: String, cause: String },
+    #[error("{url} answered HTTP {status}: {message}\nhint: {hint}")]
+    Status { url: String, status: u16, message: String, hint: &'static str },
+    #[error(
+        "the reply of {url} is no decision: {reason}\n  reply: {excerpt}\nhint: this server may not support decisions; dgemma-server does"
+    )]
+    NoDecision { url: String, reason: String, excerpt: String },
+    #[error(
+        "the reply of {url} is larger than {limit_mib} MiB\nhint: this is no decision server, or it is broken"
+    )]
+    ReplyTooLarge { url: String, limit_mib: usize },
+
+    // This machine
+    #[error("cannot write the output: {0}\nhint: check the disk, or what the output is piped into")]
+    Output(#[from] io::Error),
+}
+
+impl Error {
+    /// The exit code of each kind.
+    pub fn exit(&self) -> Exit {
+        match self {
+            Self::TokenFile { .. }
+            | Self::BadToken { .. }
+            | Self::TokenInTheClear { .. }
+            | Self::Status { status: 401 | 403 | 407, .. } => Exit::Auth,
+            Self::HttpSetup { .. }
+            | Self::Unreachable { .. }
+            | Self::DeadlinePassed { .. }
+            | Self::Transport { .. }
+            | Self::Status { status: 408 | 425 | 429 | 500.., .. } => Exit::Unavailable,
+            Self::Status { .. } | Self::NoDecision { .. } | Self::ReplyTooLarge { .. } => Exit::Rejected,
+            _ => Exit::Usage,
+        }
+    }
+}
+
+/// The contract crate writes its hints on the same line.
+fn hint_on_its_own_line(cause: &decision::SchemaError) -> String {
+    cause.to_string().replace("; hint: ", "\nhint: ")
+}

@@ -1,0 +1,27 @@
+//! The exit codes of the program, in one table. `main` returns them, `error` maps every failure to one of them.
+
+use std::process::ExitCode;
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Exit {
+    /// Everything asked for was done.
+    Done = 0,
+    /// The run worked, but a condition the user set on the answers was not met.
+    ConditionNotMet = 1,
+    /// A mistake in the command line, the settings or a template. Trying again changes nothing.
+    Usage = 2,
+    /// A token is missing, unreadable or not accepted.
+    Auth = 3,
+    /// The server refused the request, or its reply is no decision. Trying again changes nothing.
+    Rejected = 4,
+    /// The server could not be reached, was not ready or took too long. Trying again may help.
+    Unavailable = 5,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}

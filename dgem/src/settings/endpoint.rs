@@ -1,0 +1,123 @@
+//! The base URL of a server: checked once, printed without secrets, joined without doubled slashes.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use reqwest::Url;
+
+use crate::error::Error;
+
+const CHAT_COMPLETIONS: &str = "/chat/completions";
+
+/// A base URL such as `http://127.0.0.1:8080/v1`, without a trailing slash.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    base: Url,
+}
+
+impl Endpoint {
+    /// Accepts a base URL with or without a trailing slash, or the full address of the chat route.
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        let refuse = |reason: &str| Error::BadUrl { url: text.to_owned(), reason: reason.to_owned() };
+        let mut base = Url::parse(text.trim()).map_err(|cause| refuse(&cause.to_string()))?;
+        if !matches!(base.scheme(), "http" | "https") {
+            return Err(refuse("the scheme must be http or https"));
+        }
+        if !base.username().is_empty() || base.password().is_some() {
+            // Not echoed: the message would print the password.
+            return Err(Error::BadUrl {
+                url: "(hidden)".to_owned(),
+                reason: "a user name or password inside the URL is not supported; use a token".to_owned(),
+            });
+        }
+        if base.query().is_some() || base.fragment().is_some() {
+            return Err(refuse("a base URL has no `?` or `#` part"));
+        }
+        let path = base
+            .path()
+            .trim_end_matches('/')
+            .trim_end_matches(CHAT_COMPLETIONS)
+            .trim_end_matches('/')
+            .to_owned();
+        base.set_path(&path);
+        Ok(Self { base })
+    }
+
+    /// Where decisions are posted.
+    pub fn chat_completions(&self) -> String {
+        format!("{self}{CHAT_COMPLETIONS}")
+    }
+
+    /// Scheme, host and port: the audience of a token for this server.
+    pub fn origin(&self) -> String {
+        self.base.origin().ascii_serialization()
+    }
+
+    pub fn is_https(&self) -> bool {
+        self.base.scheme() == "https"
+    }
+
+    /// Whether the server is on this machine.
+    pub fn is_loopback(&self) -> bool {
+        let host = self.base.host_str().unwrap_or_default();
+        let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+        host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
+    }
+
+    /// Whether a token sent there cannot be read on the way.
+    pub fn may_carry_a_token(&self) -> bool {
+        self.is_https() || self.is_loopback()
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.base.as_str().trim_end_matches('/'))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn case_32_a_trailing_slash_gives_a_single_slash_and_the_origin_is_the_audience() {
+        for text in [
+            "https://x.run.app/v1/",
+            "https://x.run.app/v1",
+            "https://x.run.app/v1//",
+            "https://x.run.app/v1/chat/completions",
+        ] {
+            let endpoint = Endpoint::parse(text).unwrap();
+            assert_eq!(endpoint.chat_completions(), "https://x.run.app/v1/chat/completions", "{text}");
+            assert_eq!(endpoint.origin(), "https://x.run.app", "{text}");
+        }
+        assert_eq!(
+            Endpoint::parse("http://127.0.0.1:8080").unwrap().chat_completions(),
+            "http://127.0.0.1:8080/chat/completions"
+        );
+    }
+
+    #[test]
+    fn what_is_no_base_url_is_refused_with_its_reason() {
+        for (text, part) in [
+            ("127.0.0.1:8080/v1", "http"),
+            ("ftp://x/v1", "http or https"),
+            ("http://x/v1?a=1", "`?`"),
+            ("", "URL"),
+        ] {
+            let message = Endpoint::parse(text).unwrap_err().to_string();
+            assert!(message.contains(part), "{text}: {message}");
+        }
+        let message = Endpoint::parse("https://me:pass1@x/v1").unwrap_err().to_string();
+        assert!(!message.contains("pass1"), "{message}");
+    }
+
+    #[test]
+    fn loopback_is_told_by_the_host_and_not_by_a_substring() {
+        assert!(Endpoint::parse("http://127.0.0.2/v1").unwrap().is_loopback());
+        assert!(Endpoint::parse("http://LOCALHOST/v1").unwrap().is_loopback());
+        assert!(!Endpoint::parse("http://localhost.example.org/v1").unwrap().is_loopback());
+        assert!(!Endpoint::parse("http://example.org/127.0.0.1").unwrap().is_loopback());
+    }
+}

@@ -1,0 +1,70 @@
+//! The bearer token: where it comes from, and a type that never prints it.
+
+use std::fmt;
+use std::path::Path;
+
+use crate::env::{self, Environment};
+use crate::error::Error;
+
+/// A token without the word `Bearer`. Neither `Debug` nor an error shows it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Token(String);
+
+impl Token {
+    /// `--token-file`, then `DGEM_TOKEN`, then `DGEM_TOKEN_FILE`.
+    pub(super) fn find(file: Option<&Path>, environment: &Environment) -> Result<Option<Self>, Error> {
+        if let Some(path) = file {
+            return Self::from_file(path).map(Some);
+        }
+        if let Some(text) = environment.get(env::TOKEN) {
+            return Self::parse(text, env::TOKEN).map(Some);
+        }
+        environment.get(env::TOKEN_FILE).map(|path| Self::from_file(Path::new(path))).transpose()
+    }
+
+    fn from_file(path: &Path) -> Result<Self, Error> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|cause| Error::TokenFile { path: path.to_owned(), cause })?;
+        Self::parse(&text, &path.display().to_string())
+    }
+
+    fn parse(text: &str, source: &str) -> Result<Self, Error> {
+        let mut words: Vec<&str> = text.split_whitespace().collect();
+        if words.first().is_some_and(|word| word.eq_ignore_ascii_case("bearer")) {
+            words.remove(0);
+        }
+        let token = words.join(" ");
+        if token.is_empty() || token.chars().any(|c| !c.is_ascii_graphic()) {
+            return Err(Error::BadToken { origin: source.to_owned() });
+        }
+        Ok(Self(token))
+    }
+
+    /// The value of the `Authorization` header.
+    pub fn header(&self) -> String {
+        format!("Bearer {}", self.0)
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(hidden)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_word_bearer_is_not_doubled_and_the_token_is_not_printed() {
+        for text in ["abc", "Bearer abc", "bearer abc\n"] {
+            let token = Token::parse(text, "test").unwrap();
+            assert_eq!(token.header(), "Bearer abc");
+            assert!(!format!("{token:?}").contains("abc"));
+        }
+        for text in ["", "  ", "a\nb", "Bearer "] {
+            assert!(Token::parse(text, "test").is_err(), "{text:?}");
+        }
+    }
+}

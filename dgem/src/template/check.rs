@@ -1,0 +1,50 @@
+//! Looks for faults of a template file without sending anything: what would fail is an error, what may surprise a warning.
+
+use std::path::Path;
+
+use super::{Template, Use, quoting};
+use crate::error::Error;
+use crate::variables::Variables;
+
+/// More questions than this change the form of the answer (one line for all) and with it the accuracy.
+const COMFORTABLE_QUESTIONS: usize = 10;
+
+/// Loads the file, compares metadata and variables, and renders it with `given` and the sample values.
+/// The warnings come back; the first fault that would stop `decide` is the error.
+pub fn check(path: &Path, given: &Variables) -> Result<Vec<String>, Error> {
+    let template = Template::load(path)?;
+    let mut warnings = documentation(&template);
+    warnings.extend(quoting::faults(&template.source));
+    let request = template.request(&given.clone().or_else(template.samples()))?;
+    let questions = request.schema.questions.len();
+    if questions > COMFORTABLE_QUESTIONS {
+        warnings.push(format!("{questions} questions: above {COMFORTABLE_QUESTIONS} all answers share one line, which costs accuracy"));
+    }
+    Ok(warnings)
+}
+
+fn documentation(template: &Template) -> Vec<String> {
+    let metadata = template.metadata();
+    let read: Vec<&str> = template.usage().names().collect();
+    let mut warnings = Vec::new();
+    if metadata.description.is_empty() {
+        warnings.push(
+            "no description: add {# dgem: {\"description\": \"…\", \"required\": […], \"sample\": {…}} #}"
+                .to_owned(),
+        );
+    }
+    for name in
+        metadata.required.iter().chain(metadata.sample.keys()).filter(|name| !read.contains(&name.as_str()))
+    {
+        warnings.push(format!("the metadata names `{name}`, which the template never reads"));
+    }
+    for (name, _) in template.usage().iter().filter(|(_, usage)| *usage == Use::Required) {
+        if !metadata.required.iter().any(|required| required == name) {
+            warnings.push(format!("`{name}` is needed, but the metadata does not list it under `required`"));
+        }
+        if !metadata.sample.contains_key(name) {
+            warnings.push(format!("`{name}` is needed, but has no sample value"));
+        }
+    }
+    warnings
+}

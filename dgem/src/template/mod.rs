@@ -1,0 +1,172 @@
+//! A template file: loaded, understood and rendered to a decision request, without any server.
+//!
+//! The walk: [`Template::load`] reads the text, refuses Go syntax, takes the metadata comment and lets tera parse it;
+//! [`Template::render`] fills it in; [`Template::request`] turns the rendered JSON into a validated schema and a state
+//! (`request`). `catalogue` finds template files, `check` looks for faults before they happen.
+
+mod catalogue;
+mod check;
+mod filters;
+mod go_syntax;
+mod metadata;
+mod quoting;
+mod rendered;
+mod request;
+mod tags;
+mod usage;
+
+use std::error::Error as _;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value};
+use tera::{Context, Tera};
+
+use crate::error::Error;
+use crate::variables::Variables;
+
+pub use catalogue::{find_templates, template_id};
+pub use check::check;
+pub use metadata::Metadata;
+pub use request::Request;
+pub use usage::{Usage, Use};
+
+/// A parsed template, ready to render any number of times.
+#[derive(Debug)]
+pub struct Template {
+    path: PathBuf,
+    source: String,
+    engine: Tera,
+    metadata: Metadata,
+    usage: Usage,
+}
+
+impl Template {
+    pub fn load(path: &Path) -> Result<Self, Error> {
+        let bytes =
+            std::fs::read(path).map_err(|cause| Error::TemplateFile { path: path.to_owned(), cause })?;
+        let source = String::from_utf8(bytes).map_err(|cause| Error::TemplateNotUtf8 {
+            path: path.to_owned(),
+            offset: cause.utf8_error().valid_up_to(),
+        })?;
+        Self::parse(path, source)
+    }
+
+    fn parse(path: &Path, source: String) -> Result<Self, Error> {
+        let source = source.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(source);
+        if let Some(found) = go_syntax::find(&source) {
+            return Err(Error::GoTemplate {
+                path: path.to_owned(),
+                line: found.line,
+                tag: found.tag,
+                rewrite: found.rewrite,
+            });
+        }
+        let metadata = Metadata::parse(&source).map_err(|fault| Error::TemplateMetadata {
+            path: path.to_owned(),
+            line: fault.line,
+            reason: fault.reason,
+        })?;
+        let name = path.display().to_string();
+        let mut engine = Tera::default();
+        // The result is JSON, never HTML: nothing is escaped behind the author's back.
+        engine.autoescape_on(vec![]);
+        filters::register(&mut engine);
+        engine
+            .add_raw_template(&name, &source)
+            .map_err(|cause| Error::TemplateSyntax { path: path.to_owned(), reason: chain(&cause) })?;
+        let usage = engine.templates.get_mut(&name).map(usage::prepare).unwrap_or_default();
+        Ok(Self { path: path.to_owned(), source, engine, metadata, usage })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    /// The variables the template reads, as found in its parsed form.
+    pub fn usage(&self) -> &Usage {
+        &self.usage
+    }
+
+    /// The template's own sample values.
+    pub fn samples(&self) -> &Map<String, Value> {
+        &self.metadata.sample
+    }
+
+    /// Names given that neither the template nor its metadata knows.
+    pub fn unknown<'a>(&self, variables: &'a Variables) -> Vec<&'a str> {
+        variables.names().filter(|name| !self.known().contains(name)).collect()
+    }
+
+    /// Every name the template reads or documents.
+    pub fn known(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = self.usage.names().collect();
+        for name in self.metadata.required.iter().chain(self.metadata.sample.keys()) {
+            if !names.contains(&name.as_str()) {
+                names.push(name);
+            }
+        }
+        names
+    }
+
+    /// The rendered text, whatever it is.
+    pub fn render(&self, variables: &Variables) -> Result<String, Error> {
+        if let Some(name) = self.metadata.required.iter().find(|name| !variables.contains(name)) {
+            return Err(self.undefined(name, variables));
+        }
+        let context = Context::from_value(Value::Object(variables.as_map().clone()))
+            .map_err(|cause| self.render_error(&cause, variables))?;
+        self.engine
+            .render(&self.path.display().to_string(), &context)
+            .map_err(|cause| self.render_error(&cause, variables))
+    }
+
+    /// The validated request this template makes of the variables.
+    pub fn request(&self, variables: &Variables) -> Result<Request, Error> {
+        let text = self.render(variables)?;
+        Request::from_rendered(&text, variables, &self.path)
+    }
+
+    fn render_error(&self, cause: &tera::Error, variables: &Variables) -> Error {
+        let reason = chain(cause);
+        match undefined_name(&reason) {
+            Some(name) => self.undefined(name, variables),
+            None => Error::TemplateRender { path: self.path.clone(), reason },
+        }
+    }
+
+    fn undefined(&self, name: &str, variables: &Variables) -> Error {
+        let root = usage::root_of(name);
+        let given: Vec<String> = variables.names().map(|name| format!("`{name}`")).collect();
+        Error::UndefinedVariable {
+            path: self.path.clone(),
+            line: tags::line_of_name(&self.source, root),
+            name: name.to_owned(),
+            root: root.to_owned(),
+            given: if given.is_empty() { "none".to_owned() } else { given.join(", ") },
+        }
+    }
+}
+
+/// An error of tera with everything below it; its own first line is only "Failed to render".
+fn chain(error: &tera::Error) -> String {
+    let mut lines = Vec::new();
+    let mut next: Option<&dyn std::error::Error> = Some(error.source().unwrap_or(error));
+    while let Some(cause) = next {
+        lines.push(cause.to_string());
+        next = cause.source();
+    }
+    lines.join(": ")
+}
+
+/// The name in tera's "Variable `x` not found in context".
+fn undefined_name(reason: &str) -> Option<&str> {
+    let (before, _) = reason.split_once("` not found in context")?;
+    before.rsplit_once("Variable `").map(|(_, name)| name)
+}
+
+#[cfg(test)]
+mod tests;

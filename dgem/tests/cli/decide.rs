@@ -1,0 +1,478 @@
+//! `dgem decide` from the outside: the real binary against a recording server.
+
+use crate::support::{Server, completion, dgem, shipped, stderr, stdout, support_reply, template};
+use serde_json::{Value, json};
+
+const TICKET: &str = "ticket=I was billed $500 twice for my annual renewal this morning!";
+
+fn decide(url: &str) -> assert_cmd::Command {
+    let mut command = dgem();
+    command.args(["decide", "-u", url, "-t"]).arg(shipped("support_triage.json.tmpl"));
+    command
+}
+
+/// Runs the support policy against a server that gives this reply.
+fn answer(reply: &Value, arguments: &[&str]) -> std::process::Output {
+    decide(&Server::deciding(reply).url).args(["-v", TICKET]).args(arguments).output().unwrap()
+}
+
+#[test]
+fn the_table_and_the_stats_look_as_in_the_readme_and_follow_the_schema() {
+    let server = Server::deciding(&support_reply());
+    let output = decide(&server.url).args(["-v", TICKET, "--stats"]).output().unwrap();
+    assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()));
+    let text = stdout(&output);
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(
+        lines[0],
+        "QUESTION         | TYPE       | VALUE / CHOICE       | CONFIDENCE | ENTROPY (H) | AGREEMENT  "
+    );
+    assert_eq!(lines[1], "-".repeat(lines[0].len()));
+    assert_eq!(
+        lines[2],
+        "urgent           | boolean    | yes                  | 99.9%      | 0.001 nats  | 1.00       "
+    );
+    assert_eq!(
+        lines[3],
+        "team             | choice     | billing              | 100.0%     | 0.000 nats  | 1.00       "
+    );
+    assert_eq!(
+        lines[4],
+        "sentiment        | score      | frustrated           | 99.8%      | 0.002 nats  | 1.00       "
+    );
+    assert_eq!(lines[6], format!("{} STATS {}", "─".repeat(32), "─".repeat(32)));
+    assert_eq!(lines[7], "  Model:             tiny-model");
+    assert_eq!(lines[8], format!("  Endpoint:          {}/chat/completions", server.url));
+    assert!(lines[9].starts_with("  Total Wall Time:   ") && lines[9].ends_with(" ms"), "{}", lines[9]);
+    assert_eq!(lines[10], "  KV Cache Reused:   169 tokens (82.8% hit rate)");
+    assert_eq!(lines[11], "  Denoise Steps:     1 step (policy: samples=1)");
+    assert_eq!(lines[12], "─".repeat(71));
+    assert!(!text.contains('\u{1b}'), "no colour without a terminal");
+}
+
+#[test]
+fn the_request_holds_the_schema_the_state_and_no_model_unless_named() {
+    let server = Server::deciding(&support_reply());
+    decide(&server.url).args(["-v", TICKET]).assert().success();
+    let request = server.request();
+    assert!(request.head.starts_with("POST /v1/chat/completions HTTP/1.1\r\n"), "{}", request.head);
+    assert_eq!(request.header("content-type").as_deref(), Some("application/json"));
+    assert_eq!(request.header("authorization"), None);
+    assert_eq!(
+        request.state(),
+        "{\"ticket\": \"I was billed $500 twice for my annual renewal this morning!\"}"
+    );
+    let ids: Vec<Value> = request.schema()["questions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|question| question["id"].clone())
+        .collect();
+    assert_eq!(
+        (ids, request.schema()["samples"].clone()),
+        (vec![json!("urgent"), json!("team"), json!("sentiment")], json!(1))
+    );
+    assert_eq!(request.json().as_object().unwrap().keys().collect::<Vec<_>>(), ["messages"]);
+
+    decide(&server.url)
+        .args(["-v", TICKET, "-m", "big", "--seed", "7", "--samples", "auto"])
+        .assert()
+        .success();
+    let request = server.request();
+    assert_eq!(
+        (&request.json()["model"], &request.schema()["seed"], &request.schema()["samples"]),
+        (&json!("big"), &json!(7), &json!("auto"))
+    );
+}
+
+#[test]
+fn case_04_the_body_carries_literal_characters_and_no_escapes() {
+    let server = Server::deciding(&support_reply());
+    let ticket = "if a < b && c > d: 東京 naïve 🙂 \u{2028} 'x'";
+    decide(&server.url).args(["-v", &format!("ticket={ticket}")]).assert().success();
+    let body = server.request().text();
+    assert!(body.contains(ticket), "{body}");
+    assert!(!body.contains("\\u"), "{body}");
+}
+
+#[test]
+fn case_02_a_pair_without_equals_sign_is_the_same_error_everywhere() {
+    let path = shipped("support_triage.json.tmpl");
+    let decide = dgem().args(["decide", "-v", "ticket", "-t"]).arg(&path).output().unwrap();
+    let render = dgem().args(["template", "render", "-v", "ticket", "-t"]).arg(&path).output().unwrap();
+    assert!(
+        stderr(&decide).starts_with("error: invalid variable `ticket`: expected key=value\nhint: "),
+        "{}",
+        stderr(&decide)
+    );
+    assert_eq!(
+        (decide.status.code(), render.status.code(), stderr(&render)),
+        (Some(2), Some(2), stderr(&decide))
+    );
+}
+
+#[test]
+fn case_06_samples_as_a_variable_reach_the_schema_as_number_or_auto() {
+    let server = Server::deciding(&support_reply());
+    for (value, expected) in [("4", json!(4)), ("auto", json!("auto"))] {
+        decide(&server.url).args(["-v", TICKET, "-v", &format!("samples={value}")]).assert().success();
+        assert_eq!(server.request().schema()["samples"], expected);
+    }
+    for arguments in [
+        ["-v", "samples=0"],
+        ["-v", "samples=x"],
+        ["--samples", "0"],
+        ["--samples", "x"],
+        ["--samples", "99"],
+    ] {
+        let output = decide(&server.url).args(["-v", TICKET]).args(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(
+            stderr(&output).starts_with("error: ") && stderr(&output).contains("hint: "),
+            "{}",
+            stderr(&output)
+        );
+    }
+    assert!(server.got_nothing());
+}
+
+#[test]
+fn case_11_an_unknown_variable_is_a_warning_with_the_known_ones() {
+    let output = answer(&support_reply(), &["-v", "target_object=x"]);
+    assert_eq!(output.status.code(), Some(0));
+    let warning = stderr(&output);
+    assert!(
+        warning.starts_with("warning: ")
+            && warning.contains("`target_object`")
+            && warning.contains("samples, ticket"),
+        "{warning}"
+    );
+}
+
+#[test]
+fn case_14_a_broken_template_never_reaches_the_network() {
+    let server = Server::deciding(&support_reply());
+    let (path, _folder) =
+        template("{\"schema\": {\"questions\": [\n  {\"id\": \"a\", \"type\": \"boolean\"},\n]}}");
+    let output = dgem().args(["decide", "-u", &server.url, "-t"]).arg(&path).output().unwrap();
+    let message = stderr(&output);
+    assert!(
+        message.contains("line 3, column 1") && message.contains("  3 | ]}}") && message.contains("| ^"),
+        "{message}"
+    );
+    assert_eq!((output.status.code(), server.got_nothing()), (Some(2), true));
+}
+
+#[test]
+fn case_18_a_variable_of_a_megabyte_on_one_line_arrives_whole() {
+    let server = Server::deciding(&support_reply());
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("big.txt");
+    let diff = "+ 東 x".repeat(150_000);
+    std::fs::write(&path, &diff).unwrap();
+    decide(&server.url).args(["-v", &format!("ticket=@{}", path.display())]).assert().success();
+    let state: Value = serde_json::from_str(&server.request().state()).unwrap();
+    assert!(diff.len() > 1_000_000 && state["ticket"] == diff.as_str());
+}
+
+#[test]
+fn case_20_zeros_are_present_in_the_json() {
+    let mut reply = support_reply();
+    reply["answers"]["urgent"] = json!({"type": "boolean", "label": "no", "confidence": 1.0, "probabilities": {"yes": 0.0, "no": 1.0}, "noul": 0.0, "entropy": 0.0, "hesitation": 0.0});
+    reply["answers"]["sentiment"]["score"] = json!(0);
+    let document: Value = serde_json::from_str(&stdout(&answer(&reply, &["-f", "json"]))).unwrap();
+    assert_eq!(
+        (
+            &document["answers"]["urgent"]["noul"],
+            &document["answers"]["urgent"]["entropy"],
+            &document["answers"]["sentiment"]["score"]
+        ),
+        (&json!(0.0), &json!(0.0), &json!(0.0))
+    );
+    assert_eq!(
+        document["answers"].as_object().unwrap().keys().collect::<Vec<_>>(),
+        ["urgent", "team", "sentiment"]
+    );
+}
+
+#[test]
+fn case_21_fenced_and_preceded_replies_are_read() {
+    for content in [format!("```json\n{}\n```", support_reply()), format!("thought\n{}", support_reply())] {
+        let output =
+            decide(&Server::new(200, completion(&content)).url).args(["-v", TICKET]).output().unwrap();
+        assert!(output.status.success() && stdout(&output).contains("billing"), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn case_23_a_missing_entropy_is_computed_and_the_diagnostics_stay_as_they_are() {
+    let mut reply = support_reply();
+    reply["answers"]["team"] = json!({"type": "choice", "label": "A", "choice": "billing", "confidence": 0.7, "probabilities": {"billing": 0.7, "support": 0.2, "engineering": 0.1}});
+    reply["diagnostics"]["questions"]["team"] = json!({"entropy": 1.9});
+    reply["diagnostics"]["samples"]["n"] = json!([3]);
+    let document: Value = serde_json::from_str(&stdout(&answer(&reply, &["-f", "json"]))).unwrap();
+    assert!((document["answers"]["team"]["entropy"].as_f64().unwrap() - 0.8018).abs() < 1e-4);
+    assert_eq!(
+        (&document["diagnostics"]["questions"]["team"]["entropy"], &document["diagnostics"]["samples"]["n"]),
+        (&json!([1.9]), &json!(3))
+    );
+}
+
+#[test]
+fn case_24_certainty_has_no_entropy_and_no_minus_sign() {
+    let mut reply = support_reply();
+    reply["answers"]["urgent"] = json!({"type": "boolean", "label": "yes", "confidence": 1.0, "probabilities": {"yes": 1.0, "no": 0.0}, "noul": 1.0});
+    let table = stdout(&answer(&reply, &[]));
+    assert!(
+        table.contains("100.0%     | 0.000 nats") && !table.contains("-0") && !table.contains("NaN"),
+        "{table}"
+    );
+    let document: Value = serde_json::from_str(&stdout(&answer(&reply, &["-f", "json"]))).unwrap();
+    for key in ["entropy", "hesitation"] {
+        let value = document["answers"]["urgent"][key].as_f64().unwrap();
+        assert!(value == 0.0 && value.is_sign_positive(), "{key} {value}");
+    }
+}
+
+#[test]
+fn case_25_an_option_called_like_another_label_is_shown_by_its_name() {
+    let (path, _folder) = template(
+        r#"{"schema": {"questions": [{"id": "q", "type": "choice", "options": ["B", "A"]}]}, "state": "x"}"#,
+    );
+    for choice in [json!({"choice": "B"}), json!({})] {
+        let mut reply = json!({"answers": {"q": {"type": "choice", "label": "A", "confidence": 0.9, "probabilities": {"B": 0.9, "A": 0.1}}}});
+        reply["answers"]["q"].as_object_mut().unwrap().extend(choice.as_object().unwrap().clone());
+        let server = Server::deciding(&reply);
+        let output = dgem().args(["decide", "-u", &server.url, "-t"]).arg(&path).output().unwrap();
+        assert!(
+            stdout(&output).lines().nth(2).unwrap().contains("| B                    | 90.0%"),
+            "{}",
+            stdout(&output)
+        );
+    }
+}
+
+#[test]
+fn case_28_a_skipped_question_says_so() {
+    let (path, _folder) = template(
+        r#"{"schema": {"questions": [{"id": "a", "type": "boolean"}, {"id": "b", "type": "boolean", "ask_if": {"a": ["yes"]}}]}, "state": "x"}"#,
+    );
+    let server = Server::deciding(
+        &json!({"answers": {"a": {"type": "boolean", "label": "no", "confidence": 0.9, "probabilities": {"yes": 0.1, "no": 0.9}}, "b": null},
+        "diagnostics": {"skipped": {"b": {"because": "a", "was": "no", "wanted": ["yes"]}}}}),
+    );
+    let run = |format: &str| {
+        dgem()
+            .args(["decide", "--strict", "-f", format, "-u", &server.url, "-t"])
+            .arg(&path)
+            .output()
+            .unwrap()
+    };
+    let table = run("table");
+    assert_eq!(table.status.code(), Some(0));
+    let line = stdout(&table).lines().nth(3).unwrap().to_owned();
+    assert!(line.contains("skipped (a was no, not yes)") && !line.contains('%'), "{line}");
+    let document: Value = serde_json::from_str(&stdout(&run("json"))).unwrap();
+    assert_eq!((&document["answers"]["b"], &document["missing"]), (&Value::Null, &json!([])));
+    assert!(document["answers"].as_object().unwrap().contains_key("b"));
+}
+
+#[test]
+fn case_29_a_missing_answer_is_visible_and_fails_only_under_strict() {
+    let mut reply = support_reply();
+    reply["answers"].as_object_mut().unwrap().remove("team");
+    let relaxed = answer(&reply, &[]);
+    assert_eq!(relaxed.status.code(), Some(0));
+    assert!(stdout(&relaxed).lines().nth(3).unwrap().contains("| missing "), "{}", stdout(&relaxed));
+    assert!(stderr(&relaxed).contains("`team`"), "{}", stderr(&relaxed));
+    let strict = answer(&reply, &["--strict", "-f", "json"]);
+    let document: Value = serde_json::from_str(&stdout(&strict)).unwrap();
+    assert_eq!((strict.status.code(), &document["missing"]), (Some(1), &json!(["team"])));
+    assert!(stderr(&strict).contains("`team`"));
+}
+
+#[test]
+fn case_32_a_trailing_slash_in_the_url_is_not_doubled() {
+    let server = Server::deciding(&support_reply());
+    decide(&format!("{}/", server.url)).args(["-v", TICKET]).assert().success();
+    assert!(server.request().head.starts_with("POST /v1/chat/completions HTTP"));
+}
+
+#[test]
+fn case_40_no_prompt_length_gives_no_infinite_hit_rate() {
+    let mut reply = support_reply();
+    reply["diagnostics"]["timing"]["prompt_tokens"] = json!(0);
+    let body = completion(&reply.to_string())
+        .replace("\"prompt_tokens\":204,\"completion_tokens\"", "\"prompt_tokens\":0,\"completion_tokens\"");
+    let server = Server::new(200, body);
+    let table = decide(&server.url).args(["-v", TICKET, "--stats"]).output().unwrap();
+    assert!(stdout(&table).contains("169 tokens (hit rate unknown)"), "{}", stdout(&table));
+    let json = decide(&server.url).args(["-v", TICKET, "--stats", "-f", "json"]).output().unwrap();
+    assert_eq!(
+        serde_json::from_str::<Value>(&stdout(&json)).unwrap()["stats"]["cache_hit_rate"],
+        Value::Null
+    );
+}
+
+#[test]
+fn case_44_json_with_stats_is_one_document() {
+    let output = answer(&support_reply(), &["-f", "json", "--stats"]);
+    let document: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!(
+        document.as_object().unwrap().keys().collect::<Vec<_>>(),
+        ["schema_version", "model", "answers", "missing", "diagnostics", "stats"]
+    );
+    assert_eq!(
+        (
+            &document["schema_version"],
+            &document["stats"]["reused_tokens"],
+            &document["stats"]["prompt_tokens"]
+        ),
+        (&json!(1), &json!(169), &json!(204))
+    );
+    assert!(document["stats"]["wall_ms"].as_f64().unwrap() > 0.0);
+    let plain: Value = serde_json::from_str(&stdout(&answer(&support_reply(), &["-f", "json"]))).unwrap();
+    assert!(plain.get("stats").is_none());
+}
+
+#[test]
+fn case_45_an_unknown_format_is_refused_and_runtime_errors_show_no_usage() {
+    let format = answer(&support_reply(), &["-f", "yaml"]);
+    assert_eq!(format.status.code(), Some(2));
+    assert!(stderr(&format).contains("yaml") && stdout(&format).is_empty(), "{}", stderr(&format));
+    let runtime = decide("http://127.0.0.1:1/v1").args(["-v", TICKET]).output().unwrap();
+    assert!(!stderr(&runtime).contains("Usage"), "{}", stderr(&runtime));
+}
+
+#[test]
+fn every_failure_of_the_server_has_its_exit_code_a_message_and_a_hint() {
+    for (status, code) in
+        [(400, 4), (401, 3), (403, 3), (404, 4), (413, 4), (422, 4), (429, 5), (500, 5), (503, 5)]
+    {
+        let server = Server::new(
+            status,
+            r#"{"error": {"message": "because of this", "type": "x", "param": null, "code": null}}"#,
+        );
+        let output = decide(&server.url).args(["-v", TICKET]).output().unwrap();
+        let message = stderr(&output);
+        assert_eq!(output.status.code(), Some(code), "{status}");
+        assert!(
+            message.starts_with("error: ")
+                && message.contains(&format!("HTTP {status}: because of this"))
+                && message.contains("\nhint: "),
+            "{message}"
+        );
+        assert!(stdout(&output).is_empty());
+    }
+}
+
+#[test]
+fn what_is_no_decision_exits_4_and_shows_the_reply() {
+    for body in
+        [completion("I would say billing."), "<html>hello</html>".to_owned(), "{\"choices\": []}".to_owned()]
+    {
+        let output = decide(&Server::new(200, body).url).args(["-v", TICKET]).output().unwrap();
+        assert_eq!(output.status.code(), Some(4), "{}", stderr(&output));
+        assert!(stderr(&output).contains("is no decision"), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn an_unreachable_or_silent_server_exits_5() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    // The kernel accepts the connection, but nobody ever answers.
+    let silent =
+        decide(&format!("http://{address}/v1")).args(["-v", TICKET, "--timeout", "300ms"]).output().unwrap();
+    assert!(
+        stderr(&silent).contains("within 0.3 s") && stderr(&silent).contains("--timeout"),
+        "{}",
+        stderr(&silent)
+    );
+    drop(listener);
+    let refused = decide(&format!("http://{address}/v1")).args(["-v", TICKET]).output().unwrap();
+    assert!(
+        stderr(&refused).contains(&format!("cannot reach http://{address}"))
+            && stderr(&refused).contains("dgemma-server"),
+        "{}",
+        stderr(&refused)
+    );
+    assert_eq!((silent.status.code(), refused.status.code()), (Some(5), Some(5)));
+}
+
+#[test]
+fn a_redirect_is_not_followed() {
+    let elsewhere = Server::deciding(&support_reply());
+    let location: &'static str =
+        Box::leak(format!("location: {}/chat/completions\r\n", elsewhere.url).into_boxed_str());
+    let server = Server::with_headers(307, location, "");
+    let output = decide(&server.url).args(["-v", TICKET]).env("DGEM_TOKEN", "s3cret").output().unwrap();
+    assert_eq!((output.status.code(), elsewhere.got_nothing()), (Some(4), true));
+    assert!(stderr(&output).contains(&elsewhere.url), "{}", stderr(&output));
+}
+
+#[test]
+fn the_token_is_sent_once_as_bearer_and_printed_nowhere() {
+    let server = Server::deciding(&support_reply());
+    let output = decide(&server.url)
+        .args(["-v", TICKET, "--stats", "-f", "json"])
+        .env("DGEM_TOKEN", "Bearer s3cret")
+        .output()
+        .unwrap();
+    assert_eq!(server.request().header("authorization").as_deref(), Some("Bearer s3cret"));
+    assert!(!stdout(&output).contains("s3cret") && !stderr(&output).contains("s3cret"));
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("token");
+    std::fs::write(&path, "from-file\n").unwrap();
+    decide(&server.url)
+        .args(["-v", TICKET, "--token-file"])
+        .arg(&path)
+        .env("DGEM_TOKEN", "s3cret")
+        .assert()
+        .success();
+    assert_eq!(server.request().header("authorization").as_deref(), Some("Bearer from-file"));
+
+    let absent = decide(&server.url).args(["-v", TICKET, "--token-file", "/no/such/token"]).output().unwrap();
+    let clear =
+        decide("http://198.51.100.1/v1").args(["-v", TICKET]).env("DGEM_TOKEN", "s3cret").output().unwrap();
+    assert_eq!((absent.status.code(), clear.status.code()), (Some(3), Some(3)));
+    assert!(!stderr(&clear).contains("s3cret"), "{}", stderr(&clear));
+}
+
+#[test]
+fn the_environment_is_honoured_and_a_proxy_is_not_used_for_this_machine() {
+    let server = Server::deciding(&support_reply());
+    dgem()
+        .args(["decide", "-v", TICKET, "-t"])
+        .arg(shipped("support_triage.json.tmpl"))
+        .env("DGEM_URL", &server.url)
+        .env("DGEM_MODEL", "m")
+        .env("HTTP_PROXY", "http://127.0.0.1:1")
+        .assert()
+        .success();
+    assert_eq!(server.request().json()["model"], "m");
+    let output = decide(&server.url).args(["-v", TICKET]).env("DGEM_TIMEOUT", "soon").output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("`soon`"), "{}", stderr(&output));
+}
+
+#[test]
+fn names_from_a_server_cannot_drive_the_terminal() {
+    let mut reply = support_reply();
+    reply["answers"]["team"]["choice"] = json!("\u{1b}[2Jbilling\n");
+    let output = answer(&reply, &[]);
+    assert!(!stdout(&output).contains('\u{1b}'), "{}", stdout(&output));
+}
+
+#[test]
+fn variables_come_from_a_file_from_stdin_and_from_inline_data() {
+    let server = Server::deciding(&support_reply());
+    decide(&server.url).args(["-v", "ticket=-"]).write_stdin("from stdin\n").assert().success();
+    assert_eq!(server.request().state(), "{\"ticket\": \"from stdin\\n\"}");
+    decide(&server.url).args(["-d", "-"]).write_stdin("{\"ticket\": \"from data\"}").assert().success();
+    assert_eq!(server.request().state(), "{\"ticket\": \"from data\"}");
+    let twice = decide(&server.url).args(["-d", "-", "-v", "ticket=-"]).write_stdin("{}").output().unwrap();
+    assert_eq!(twice.status.code(), Some(2));
+    assert!(stderr(&twice).contains("stdin"), "{}", stderr(&twice));
+}
