@@ -1,0 +1,50 @@
+//! Whole requests on the demo checkpoint: prompt ids and canvas ids in, the reference implementation's label
+//! probabilities out.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{fixture, model};
+use diffusion_gemma::{CanvasRows, Prefix, Segment};
+use serde_json::Value;
+
+fn ids(value: &Value) -> Vec<u32> {
+    value.as_array().unwrap().iter().map(|v| v.as_u64().unwrap() as u32).collect()
+}
+
+#[test]
+fn label_probabilities_of_whole_requests_agree() {
+    let text = std::fs::read_to_string(fixture("demo-model").join("expected.json")).unwrap();
+    let expected: Value = serde_json::from_str(&text).unwrap();
+    let model = model("demo-model");
+    let mut worst = 0f64;
+    let cases = expected["cases"].as_array().unwrap();
+    assert!(cases.len() >= 12);
+    for case in cases {
+        let (prompt, canvas) = (ids(&case["prompt_ids"]), ids(&case["canvas_ids"]));
+        let slots = case["slots"].as_array().unwrap();
+        let read: Vec<usize> = slots.iter().map(|s| s["pos"].as_u64().unwrap() as usize).collect();
+        let labels: Vec<Vec<u32>> = slots.iter().map(|s| ids(&s["label_ids"])).collect();
+        let empty = Prefix::new();
+        let segment = Segment {
+            prefix: &empty,
+            tokens: &prompt,
+            canvases: vec![CanvasRows { ids: &canvas, read: &read, previous: None }],
+        };
+        let output = model.forward(&[segment]).unwrap().remove(0);
+        let labels: Vec<&[u32]> = labels.iter().map(Vec::as_slice).collect();
+        let read_out = model.read_slots(&output.hidden[0], &labels).unwrap();
+        for (slot, found) in slots.iter().zip(read_out) {
+            let powers: Vec<f64> = found.labels.iter().map(|x| f64::from(*x).exp()).collect();
+            let total: f64 = powers.iter().sum();
+            for (p, wanted) in powers.iter().zip(slot["probabilities"].as_array().unwrap()) {
+                worst = worst.max((p / total - wanted.as_f64().unwrap()).abs());
+            }
+            worst = worst.max((found.label_mass - slot["label_mass"].as_f64().unwrap()).abs());
+            assert_eq!(u64::from(found.argmax), slot["argmax_id"].as_u64().unwrap());
+        }
+    }
+    println!("demo model: max abs error of a label probability {worst:.2e}");
+    assert!(worst <= 1e-4, "off by {worst:e}");
+}
