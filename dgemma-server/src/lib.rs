@@ -1,3 +1,140 @@
 //! Hosts `DiffusionGemma` behind an OpenAI-compatible HTTP API with typed decisions.
+//!
+//! The arrows: `http` → `api` → `queue` → `scheduler` → `engine`; nothing below `api` knows HTTP. [`serve`] puts them
+//! together around a listener; `main` adds the command line, the signals and the model. To read along one decision, start at
+//! `http::chat`, then `api::decide`.
 
+pub mod api;
+pub mod build;
+pub mod cli;
 pub mod engine;
+pub mod error;
+pub mod http;
+pub mod model_dir;
+pub mod queue;
+pub mod read;
+pub mod scheduler;
+
+use std::future::{Future, IntoFuture};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::serve::ListenerExt;
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+
+use api::Api;
+use api::decide::Decider;
+use api::readiness::{Phase, Readiness};
+use engine::Engine;
+pub use error::Error;
+use read::Text;
+use scheduler::policy::Budget;
+
+/// How to serve.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Name under which the model is served.
+    pub model: String,
+    /// Places in the queue.
+    pub queue_places: usize,
+    pub body_limit_bytes: usize,
+    pub budget: Budget,
+    /// How long running requests may take after the signal to stop.
+    pub drain: Duration,
+}
+
+/// What a loader gives: the engine and the text side of its checkpoint.
+#[derive(Debug)]
+pub struct Parts<E> {
+    pub engine: E,
+    pub text: Text,
+}
+
+/// Serves until `shutdown` completes, then drains.
+///
+/// The port answers at once. `load` runs on a thread of its own and may report its progress; requests are refused as not
+/// ready until it is done and the engine is warm. Errors: the model does not load, or the listener fails.
+pub async fn serve<E: Engine>(
+    listener: TcpListener,
+    options: Options,
+    load: impl FnOnce(&Readiness) -> Result<Parts<E>, Error> + Send + 'static,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), Error> {
+    let api = Arc::new(Api::new(options.model.clone()));
+    let router = http::router(Arc::clone(&api), options.body_limit_bytes);
+    // A reply is written in one piece: waiting for more to send only delays it.
+    let listener = listener.tap_io(|socket| {
+        let _ = socket.set_nodelay(true);
+    });
+    let (drain, draining) = oneshot::channel::<()>();
+    let server = axum::serve(listener, router).with_graceful_shutdown(async {
+        let _ = draining.await;
+    });
+    let mut server = tokio::spawn(server.into_future());
+    let mut shutdown = std::pin::pin!(shutdown);
+    let mut start = std::pin::pin!(start(Arc::clone(&api), &options, load));
+    let mut started = false;
+    let outcome = loop {
+        tokio::select! {
+            () = &mut shutdown => break Ok(()),
+            result = &mut start, if !started => match result {
+                Ok(()) => started = true,
+                Err(error) => break Err(error),
+            },
+            _ = &mut server => break Err(Error::Internal { what: "the HTTP server" }),
+        }
+    };
+    api.readiness.advance(Phase::Draining);
+    let _ = drain.send(());
+    if !server.is_finished() && tokio::time::timeout(options.drain, &mut server).await.is_err() {
+        tracing::warn!(
+            seconds = options.drain.as_secs_f64(),
+            "requests still run after the drain time; leaving them"
+        );
+        server.abort();
+    }
+    outcome
+}
+
+/// Loads, starts the engine thread, and answers one decision before the doors open.
+async fn start<E: Engine>(
+    api: Arc<Api>,
+    options: &Options,
+    load: impl FnOnce(&Readiness) -> Result<Parts<E>, Error> + Send + 'static,
+) -> Result<(), Error> {
+    let (send, loaded) = oneshot::channel();
+    let for_loader = Arc::clone(&api);
+    std::thread::Builder::new()
+        .name("loader".into())
+        .spawn(move || {
+            let _ = send.send(load(&for_loader.readiness));
+        })
+        .map_err(|source| Error::Io {
+            what: "cannot start a thread".into(),
+            source,
+            hint: "raise the limit on threads",
+        })?;
+    let Parts { engine, text } =
+        loaded.await.map_err(|_| Error::Internal { what: "loading the model" })??;
+    api.readiness.advance(Phase::WarmingUp);
+    let info = engine.info().clone();
+    tracing::info!(
+        engine = info.engine,
+        device = info.device,
+        context_tokens = info.context_tokens,
+        canvas_tokens = info.canvas_tokens,
+        "model loaded"
+    );
+    let (queue, jobs) = queue::bounded(options.queue_places);
+    scheduler::spawn(engine, jobs, options.budget).map_err(|source| Error::Io {
+        what: "cannot start a thread".into(),
+        source,
+        hint: "raise the limit on threads",
+    })?;
+    let decider = Arc::new(Decider::new(info, text, queue));
+    decider.warm_up().await?;
+    api.open(decider);
+    tracing::info!(model = options.model, "ready");
+    Ok(())
+}

@@ -1,1 +1,2 @@
+//! Command line, log, signals; everything else is in the library.
 fn main() {}

@@ -99,12 +99,6 @@ impl Queue {
             })
             .collect())
     }
-
-    /// Places taken now.
-    #[must_use]
-    pub fn depth(&self) -> usize {
-        self.jobs.max_capacity() - self.jobs.capacity()
-    }
 }
 
 impl Jobs {
@@ -118,4 +112,3 @@ impl Jobs {
         self.jobs.try_recv().ok()
     }
 }
-

@@ -14,10 +14,15 @@ use super::{Canvas, Engine, EngineError, EngineInfo, FullRow, PassItem, PassOutp
 /// What happened to the engine, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Call {
-    Begin { prompt: Vec<u32>, reused: usize },
+    Begin {
+        prompt: Vec<u32>,
+        reused: usize,
+    },
     /// One entry per item.
     Pass(Vec<ItemCall>),
-    Finish { prompt: Vec<u32> },
+    Finish {
+        prompt: Vec<u32>,
+    },
 }
 
 /// One item of a pass.
@@ -30,9 +35,11 @@ pub struct ItemCall {
     pub canvases: Vec<Vec<u32>>,
 }
 
-/// How a pass goes wrong.
+/// How a pass goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
+    /// Well.
+    None,
     Error,
     Panic,
     NonFinite,
@@ -159,7 +166,7 @@ impl Engine for Fake {
         match fault {
             Some(Fault::Error) => return Err(EngineError::Failed("scripted".into())),
             Some(Fault::Panic) => std::panic::panic_any("scripted panic"),
-            Some(Fault::NonFinite) | None => {}
+            Some(Fault::NonFinite | Fault::None) | None => {}
         }
         let mut outputs = Vec::with_capacity(batch.len());
         for item in batch {
@@ -205,7 +212,7 @@ impl std::fmt::Debug for Fake {
 }
 
 impl Controls {
-    /// The next passes go wrong in this way, one each.
+    /// The next passes to end go in this way, one each.
     pub fn fail_next(&self, faults: &[Fault]) {
         lock(&self.faults).extend(faults);
     }

@@ -7,7 +7,9 @@
 
 use std::sync::Arc;
 
+pub mod diffusion;
 pub mod fake;
+pub mod prefix_cache;
 
 /// What an engine is and how much it can take.
 #[derive(Debug, Clone)]

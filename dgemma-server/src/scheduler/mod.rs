@@ -187,7 +187,8 @@ impl<S> Active<S> {
         let read = self.done.canvases.len();
         let canvases = &self.job.canvases[read..read + share.canvases];
         let canvas_rows: usize = canvases.iter().map(|canvas| canvas.ids.len()).sum();
-        let prefill_ms = elapsed_ms * share.prefill_rows as f64 / (share.prefill_rows + canvas_rows).max(1) as f64;
+        let prefill_ms =
+            elapsed_ms * share.prefill_rows as f64 / (share.prefill_rows + canvas_rows).max(1) as f64;
         self.done.timing.prefill_ms += prefill_ms;
         self.done.timing.denoise_ms += elapsed_ms - prefill_ms;
         self.done.passes += usize::from(share.canvases > 0);
@@ -215,7 +216,11 @@ fn fits(canvases: &[Canvas], outputs: &[Vec<SlotLogits>]) -> bool {
     canvases.len() == outputs.len()
         && canvases.iter().zip(outputs).all(|(canvas, slots)| {
             canvas.slots.len() == slots.len()
-                && canvas.slots.iter().zip(slots).all(|(slot, logits)| slot.label_ids.len() == logits.label_logits.len())
+                && canvas
+                    .slots
+                    .iter()
+                    .zip(slots)
+                    .all(|(slot, logits)| slot.label_ids.len() == logits.label_logits.len())
         })
 }
 

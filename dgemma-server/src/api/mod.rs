@@ -1,0 +1,153 @@
+//! What the server can do, without HTTP: chat requests in, completions out; who it is; whether it is ready.
+//!
+//! `chat` reads the request, `decide` walks it, `reply` shapes the answer. Called by `http`; calls the queue.
+
+pub mod chat;
+pub mod cost;
+pub mod decide;
+pub mod readiness;
+mod reads;
+pub mod reply;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::Serialize;
+
+use crate::engine::EngineInfo;
+use crate::error::Error;
+use chat::ChatRequest;
+use decide::Decider;
+use readiness::{Phase, Readiness};
+use reply::{Completion, to_json};
+
+/// The server without its sockets.
+#[derive(Debug)]
+pub struct Api {
+    pub readiness: Readiness,
+    /// Name under which the model is served.
+    pub model: String,
+    decider: OnceLock<Arc<Decider>>,
+    replies: AtomicU64,
+}
+
+/// A reply and how it shall be sent.
+#[derive(Debug)]
+pub struct ChatReply {
+    pub completion: Completion,
+    pub stream: Option<Stream>,
+    pub decide_ms: f64,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct Stream {
+    pub include_usage: bool,
+}
+
+/// The body of the health routes.
+#[derive(Debug, Clone, Serialize)]
+pub struct Status {
+    pub status: &'static str,
+    pub phase: &'static str,
+    pub bytes_loaded: u64,
+    pub bytes_total: u64,
+}
+
+/// One entry of `GET /v1/models`.
+#[derive(Debug, Clone, Serialize)]
+pub struct ModelEntry {
+    pub id: String,
+    pub object: &'static str,
+    pub owned_by: &'static str,
+    /// What a decision may be; absent until the model is ready.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limits: Option<ModelLimits>,
+}
+
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct ModelLimits {
+    pub questions: usize,
+    pub alternatives: usize,
+    pub reads: u32,
+    pub context_tokens: usize,
+    pub canvas_tokens: usize,
+}
+
+impl Api {
+    #[must_use]
+    pub fn new(model: String) -> Self {
+        Api { readiness: Readiness::default(), model, decider: OnceLock::new(), replies: AtomicU64::new(0) }
+    }
+
+    /// From now on requests are answered.
+    pub fn open(&self, decider: Arc<Decider>) {
+        // Only the loader calls this, once; a second decider would be dropped.
+        let _ = self.decider.set(decider);
+        self.readiness.advance(Phase::Ready);
+    }
+
+    /// The decider, or why there is none now.
+    pub fn decider(&self) -> Result<&Arc<Decider>, Error> {
+        match (self.readiness.phase(), self.decider.get()) {
+            (Phase::Ready, Some(decider)) => Ok(decider),
+            (Phase::Draining, _) => Err(Error::Draining),
+            (phase, _) => Err(Error::NotReady { phase: phase.as_str() }),
+        }
+    }
+
+    /// What the engine is; known once it is loaded.
+    #[must_use]
+    pub fn info(&self) -> Option<&EngineInfo> {
+        self.decider.get().map(|decider| &decider.info)
+    }
+
+    /// Answers the body of a chat completion.
+    pub async fn chat(&self, body: &[u8]) -> Result<ChatReply, Error> {
+        let decider = self.decider()?;
+        let request = ChatRequest::from_body(body)?;
+        let stream = request.stream.unwrap_or(false).then(|| Stream {
+            include_usage: request.stream_options.and_then(|options| options.include_usage).unwrap_or(false),
+        });
+        let decision = request.into_decision()?;
+        let decision = decider.decide(decision.schema, decision.state).await?;
+        let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let number = self.replies.fetch_add(1, Ordering::Relaxed);
+        let id = format!("chatcmpl-{created:x}-{number:x}");
+        let content = to_json(&decision.reply)?;
+        Ok(ChatReply {
+            decide_ms: decision.reply.diagnostics.timing.total_ms,
+            completion: Completion::new(id, created, self.model.clone(), content, decision.usage),
+            stream,
+        })
+    }
+
+    #[must_use]
+    pub fn status(&self) -> Status {
+        let phase = self.readiness.phase();
+        let (bytes_loaded, bytes_total) = self.readiness.bytes();
+        let status = if phase == Phase::Ready { "ok" } else { "unavailable" };
+        Status { status, phase: phase.as_str(), bytes_loaded, bytes_total }
+    }
+
+    /// The model under its plain name and under the two names that choose whether it thinks.
+    #[must_use]
+    pub fn models(&self) -> Vec<ModelEntry> {
+        let limits = self.decider.get().map(|decider| ModelLimits {
+            questions: decider.limits.max_questions,
+            alternatives: decider.limits.max_alternatives,
+            reads: decider.limits.max_reads,
+            context_tokens: decider.info.context_tokens,
+            canvas_tokens: decider.info.canvas_tokens,
+        });
+        ["", ":think", ":think=false"]
+            .into_iter()
+            .map(|suffix| ModelEntry {
+                id: format!("{}{suffix}", self.model),
+                object: "model",
+                owned_by: "local",
+                limits,
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,118 @@
+//! The command line of `dgemma-server`.
+//!
+//! Read by `main`; every option says its unit. A variable of the environment stands beside the flag it sets.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Parser, ValueEnum};
+
+use crate::model_dir::VARIABLE;
+use crate::scheduler::policy::Budget;
+use crate::{Options, build};
+
+/// Serves a `DiffusionGemma` checkpoint over an OpenAI-compatible HTTP API with typed decisions.
+///
+/// Example: dgemma-server --model model/diffusiongemma --ctx 32768
+#[derive(Debug, Clone, Parser)]
+#[command(name = "dgemma-server", version = build::LONG)]
+pub struct Arguments {
+    /// Checkpoint folder [env: DGEMMA_MODEL] [default: the only checkpoint in ./model]
+    // The variable is read in `model_dir`, which says where a model was looked for.
+    #[arg(long, value_name = "DIR")]
+    pub model: Option<PathBuf>,
+
+    /// Address to listen on; port 0 takes a free one
+    #[arg(long, default_value = "127.0.0.1:8080", env = "DGEMMA_ADDR")]
+    pub addr: SocketAddr,
+
+    /// Most tokens of a prompt and its canvas together [default: what the model allows, at most 32768]
+    #[arg(long, value_name = "TOKENS", env = "DGEMMA_CTX")]
+    pub ctx: Option<usize>,
+
+    /// Threads the model computes with [default: all cores]
+    #[arg(long, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..), env = "DGEMMA_THREADS")]
+    pub threads: Option<usize>,
+
+    /// Number format the model computes in
+    #[arg(long, default_value = "f32", env = "DGEMMA_DTYPE")]
+    pub dtype: Dtype,
+
+    /// Places in the queue; a request that finds it full is refused with 429
+    #[arg(long, default_value_t = 256, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..), env = "DGEMMA_QUEUE")]
+    pub queue: usize,
+
+    /// Most rows (prompt tokens and canvas rows) of one forward pass
+    #[arg(long, value_name = "ROWS", default_value_t = Budget::default().pass_rows, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..), env = "DGEMMA_PASS_ROWS")]
+    pub pass_rows: usize,
+
+    /// Largest request body, in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 8, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1024), env = "DGEMMA_BODY_LIMIT_MIB")]
+    pub body_limit_mib: usize,
+
+    /// Seconds that running requests get after the signal to stop
+    #[arg(long, value_name = "SECONDS", default_value_t = 8, env = "DGEMMA_DRAIN_SECONDS")]
+    pub drain_seconds: u32,
+}
+
+/// A number format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Dtype {
+    F32,
+    Bf16,
+}
+
+impl Arguments {
+    /// What `serve` needs to know, for a model of that name.
+    #[must_use]
+    pub fn options(&self, model: String) -> Options {
+        let default = Budget::default();
+        Options {
+            model,
+            queue_places: self.queue,
+            body_limit_bytes: self.body_limit_mib << 20,
+            budget: Budget {
+                pass_rows: self.pass_rows,
+                chunk_rows: default.chunk_rows.min(self.pass_rows),
+                ..default
+            },
+            drain: Duration::from_secs(self.drain_seconds.into()),
+        }
+    }
+
+    /// The value of the variable that names a model.
+    #[must_use]
+    pub fn model_variable() -> Option<std::ffi::OsString> {
+        std::env::var_os(VARIABLE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_definition_is_sound() {
+        use clap::CommandFactory;
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn nothing_is_exposed_beyond_this_machine_unless_asked_for() {
+        let arguments = Arguments::try_parse_from(["dgemma-server"]).unwrap();
+        assert!(arguments.addr.ip().is_loopback());
+    }
+
+    #[test]
+    fn values_without_meaning_are_refused() {
+        for wrong in
+            [["--queue", "0"], ["--threads", "0"], ["--dtype", "f17"], ["--ctx", "many"], ["--addr", "8080"]]
+        {
+            assert!(
+                Arguments::try_parse_from(["dgemma-server"].into_iter().chain(wrong)).is_err(),
+                "{wrong:?}"
+            );
+        }
+    }
+}

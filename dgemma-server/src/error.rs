@@ -1,0 +1,201 @@
+//! Everything that can go wrong in this crate, in words for the person who has to act on it.
+//!
+//! Request errors become replies: [`Error::kind`] sorts them, and `http::error` holds the one table from kind to status.
+//! Start-up errors end the program. Every message names the value at fault and ends with a hint.
+
+use std::path::PathBuf;
+
+use decision::{ReadingError, SchemaError};
+
+use crate::engine::EngineError;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    // The request as HTTP sees it.
+    #[error("no route {path:?}; hint: decisions go to POST /v1/chat/completions")]
+    NoRoute { path: String },
+    #[error("{path} does not take {method}; hint: see the Allow header of this reply")]
+    MethodNotAllowed { method: String, path: String },
+    #[error(
+        "the body is larger than the limit of {limit_bytes} bytes; hint: send less, or start the server with a larger --body-limit-mib"
+    )]
+    BodyTooLarge { limit_bytes: usize },
+    #[error("the body ended early: {reason}; hint: send as many bytes as Content-Length says")]
+    BodyCut { reason: String },
+    #[error("the body is empty; hint: send a JSON object with \"messages\"")]
+    BodyEmpty,
+    #[error("the body is not UTF-8: byte {position} begins no character; hint: send the JSON in UTF-8")]
+    BodyNotUtf8 { position: usize },
+    #[error("the body is not JSON: {reason}; hint: send a JSON object with \"messages\"")]
+    BodyNotJson { reason: String },
+    #[error("{param}: {reason}; hint: the request is an OpenAI chat completion")]
+    WrongType { param: String, reason: String },
+
+    // The request as a decision.
+    #[error("{param}: {reason}; hint: {hint}")]
+    Messages { param: String, reason: String, hint: &'static str },
+    #[error(
+        "this request carries no schema, and this server answers decisions only; hint: send the schema, a JSON object with \
+         \"questions\", as the text of a first message with role system, and the state as a user message"
+    )]
+    NotADecision,
+    #[error("{0}")]
+    Schema(#[from] SchemaError),
+    #[error("{key:?} is {value}, which this engine cannot do; hint: {hint}")]
+    Unsupported { key: &'static str, value: String, hint: &'static str },
+    #[error(
+        "question {question:?}: the labels {first:?} and {second:?} cannot share one place of one token: {reason}; hint: rename \
+         the question, since the text before a label decides how the tokenizer cuts it"
+    )]
+    LabelClash { question: String, first: String, second: String, reason: &'static str },
+    #[error(
+        "the answer template of {questions} needs {rows} canvas rows, and a canvas has {limit}; hint: give the questions shorter \
+         ids, or raise \"chunk_rows\" if the schema sets it"
+    )]
+    CanvasTooSmall { questions: String, rows: usize, limit: usize },
+    #[error(
+        "the prompt of {prompt_tokens} tokens and a canvas of {canvas_tokens} rows do not fit the context of {context_tokens} \
+         tokens; hint: shorten the state or the questions, or start the server with a larger --ctx"
+    )]
+    ContextExceeded { prompt_tokens: usize, canvas_tokens: usize, context_tokens: usize },
+    #[error(
+        "the decision needs {reads} reads at once, and the queue has {capacity} places; hint: ask less, or start the server with a larger --queue"
+    )]
+    TooManyReads { reads: usize, capacity: usize },
+
+    // The state of the server.
+    #[error("all {capacity} places of the queue are taken; hint: try again after the time in Retry-After")]
+    Busy { capacity: usize },
+    #[error("the model is not ready: {phase}; hint: wait until GET /readyz answers 200")]
+    NotReady { phase: &'static str },
+    #[error(
+        "the server is shutting down; hint: try another instance, or again after the time in Retry-After"
+    )]
+    Draining,
+    #[error("{0}; hint: this is a fault of the server, the request may be sent again")]
+    Engine(#[from] EngineError),
+    #[error("the engine thread has stopped; hint: restart the server")]
+    EngineGone,
+    #[error("{0}")]
+    Reading(#[from] ReadingError),
+    /// Tokenizer, chat template or checkpoint; its messages have hints of their own.
+    #[error("{0}")]
+    Model(#[from] diffusion_gemma::Error),
+    #[error(
+        "the tokenizer has no {token:?}; hint: tokenizer.json must be that of a DiffusionGemma checkpoint"
+    )]
+    MissingToken { token: &'static str },
+    #[error("{what} stopped unexpectedly; hint: this is a fault of the server, please report it")]
+    Internal { what: &'static str },
+
+    // Start-up.
+    #[error(
+        "{reason}; hint: there are three ways to name a model: --model DIR, the environment variable DGEMMA_MODEL, or exactly one checkpoint folder (with a config.json) in ./model"
+    )]
+    NoModel { reason: String },
+    #[error("{path}: no config.json, so this is no checkpoint folder; hint: pass the folder that holds config.json, tokenizer.json and the weights", path = .path.display())]
+    NotACheckpoint { path: PathBuf },
+    #[error("{what}: {source}; hint: {hint}")]
+    Io { what: String, source: std::io::Error, hint: &'static str },
+}
+
+/// What an error means for the client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// The request is wrong and will stay wrong.
+    Invalid,
+    NoRoute,
+    MethodNotAllowed,
+    /// A limit is exceeded.
+    TooLarge,
+    /// Try again soon.
+    Busy,
+    /// Not ready yet, or shutting down.
+    Unavailable,
+    /// The server is at fault.
+    Fault,
+}
+
+impl Error {
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::NoRoute { .. } => Kind::NoRoute,
+            Self::MethodNotAllowed { .. } => Kind::MethodNotAllowed,
+            Self::BodyTooLarge { .. }
+            | Self::CanvasTooSmall { .. }
+            | Self::ContextExceeded { .. }
+            | Self::TooManyReads { .. } => Kind::TooLarge,
+            Self::BodyCut { .. }
+            | Self::BodyEmpty
+            | Self::BodyNotUtf8 { .. }
+            | Self::BodyNotJson { .. }
+            | Self::WrongType { .. }
+            | Self::Messages { .. }
+            | Self::NotADecision
+            | Self::Schema(_)
+            | Self::Unsupported { .. }
+            | Self::LabelClash { .. } => Kind::Invalid,
+            Self::Busy { .. } => Kind::Busy,
+            Self::NotReady { .. } | Self::Draining => Kind::Unavailable,
+            Self::Engine(_)
+            | Self::EngineGone
+            | Self::Reading(_)
+            | Self::Model(_)
+            | Self::MissingToken { .. }
+            | Self::Internal { .. }
+            | Self::NoModel { .. }
+            | Self::NotACheckpoint { .. }
+            | Self::Io { .. } => Kind::Fault,
+        }
+    }
+
+    /// A short name for programs, as OpenAI's `code`.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::NoRoute { .. } => "not_found",
+            Self::MethodNotAllowed { .. } => "method_not_allowed",
+            Self::BodyTooLarge { .. } => "body_too_large",
+            Self::BodyCut { .. } => "body_cut",
+            Self::BodyEmpty => "body_empty",
+            Self::BodyNotUtf8 { .. } => "body_not_utf8",
+            Self::BodyNotJson { .. } => "body_not_json",
+            Self::WrongType { .. } => "wrong_type",
+            Self::Messages { .. } => "invalid_messages",
+            Self::NotADecision => "no_schema",
+            Self::Schema(_) => "invalid_schema",
+            Self::Unsupported { .. } => "unsupported",
+            Self::LabelClash { .. } => "label_clash",
+            Self::CanvasTooSmall { .. } => "canvas_length_exceeded",
+            Self::ContextExceeded { .. } => "context_length_exceeded",
+            Self::TooManyReads { .. } => "too_many_reads",
+            Self::Busy { .. } => "queue_full",
+            Self::NotReady { .. } => "not_ready",
+            Self::Draining => "draining",
+            Self::Engine(_) | Self::Reading(_) => "engine_fault",
+            Self::EngineGone => "engine_gone",
+            Self::Model(_)
+            | Self::MissingToken { .. }
+            | Self::Internal { .. }
+            | Self::NoModel { .. }
+            | Self::NotACheckpoint { .. }
+            | Self::Io { .. } => "internal_error",
+        }
+    }
+
+    /// The field of the request that is at fault, as OpenAI's `param`.
+    #[must_use]
+    pub fn param(&self) -> Option<&str> {
+        match self {
+            Self::WrongType { param, .. } | Self::Messages { param, .. } => Some(param),
+            Self::Schema(_)
+            | Self::NotADecision
+            | Self::Unsupported { .. }
+            | Self::LabelClash { .. }
+            | Self::CanvasTooSmall { .. }
+            | Self::ContextExceeded { .. } => Some("messages"),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Errors as replies: one table from kind to status, one shape for every body.
+//!
+//! A handler returns the error; the envelope around all routes writes the body, because only it knows the request id.
+
+use std::sync::Arc;
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+
+use crate::error::{Error, Kind};
+
+/// Status, OpenAI's error type, and the seconds of `Retry-After`, for every kind.
+const TABLE: [(Kind, StatusCode, &str, Option<u32>); 7] = [
+    (Kind::Invalid, StatusCode::BAD_REQUEST, "invalid_request_error", None),
+    (Kind::NoRoute, StatusCode::NOT_FOUND, "invalid_request_error", None),
+    (Kind::MethodNotAllowed, StatusCode::METHOD_NOT_ALLOWED, "invalid_request_error", None),
+    (Kind::TooLarge, StatusCode::PAYLOAD_TOO_LARGE, "invalid_request_error", None),
+    (Kind::Busy, StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", Some(1)),
+    (Kind::Unavailable, StatusCode::SERVICE_UNAVAILABLE, "service_unavailable_error", Some(2)),
+    (Kind::Fault, StatusCode::INTERNAL_SERVER_ERROR, "server_error", None),
+];
+
+/// An error on its way to the envelope.
+#[derive(Debug, Clone)]
+pub(super) struct Failure(pub(super) Arc<Error>);
+
+#[derive(Debug, Serialize)]
+pub(super) struct ErrorBody<'a> {
+    error: ErrorFields<'a>,
+    request_id: &'a str,
+}
+
+#[derive(Debug, Serialize)]
+struct ErrorFields<'a> {
+    message: String,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    param: Option<&'a str>,
+    code: &'static str,
+}
+
+fn row(kind: Kind) -> (StatusCode, &'static str, Option<u32>) {
+    TABLE
+        .iter()
+        .find(|row| row.0 == kind)
+        .map_or((StatusCode::INTERNAL_SERVER_ERROR, "server_error", None), |row| (row.1, row.2, row.3))
+}
+
+/// Seconds after which a request that was refused for this reason may be sent again.
+pub(super) fn retry_after(kind: Kind) -> Option<HeaderValue> {
+    row(kind).2.map(HeaderValue::from)
+}
+
+impl<'a> ErrorBody<'a> {
+    pub(super) fn new(error: &'a Error, request_id: &'a str) -> Self {
+        let fields = ErrorFields {
+            message: error.to_string(),
+            kind: row(error.kind()).1,
+            param: error.param(),
+            code: error.code(),
+        };
+        ErrorBody { error: fields, request_id }
+    }
+}
+
+impl IntoResponse for Error {
+    fn into_response(self) -> Response {
+        let mut response = row(self.kind()).0.into_response();
+        if let Some(seconds) = retry_after(self.kind()) {
+            response.headers_mut().insert(header::RETRY_AFTER, seconds);
+        }
+        response.extensions_mut().insert(Failure(Arc::new(self)));
+        response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_has_one_row() {
+        let kinds = [
+            Kind::Invalid,
+            Kind::NoRoute,
+            Kind::MethodNotAllowed,
+            Kind::TooLarge,
+            Kind::Busy,
+            Kind::Unavailable,
+            Kind::Fault,
+        ];
+        for kind in kinds {
+            assert_eq!(TABLE.iter().filter(|row| row.0 == kind).count(), 1, "{kind:?}");
+        }
+        assert_eq!(TABLE.len(), kinds.len());
+    }
+}

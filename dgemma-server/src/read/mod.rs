@@ -1,0 +1,50 @@
+//! From questions to rows and back: what a decision needs between its schema and the engine.
+//!
+//! `prompt` turns sheet and state into ids, `canvas` lays out the answer template and finds the slots, `noise` fills them,
+//! `readout` turns the logits of a slot into a reading. Called by `api::decide`; knows neither HTTP nor the queue.
+
+pub mod canvas;
+pub mod noise;
+pub mod prompt;
+pub mod readout;
+
+use std::path::Path;
+
+use diffusion_gemma::{ChatTemplate, Message, RenderOptions, Tokenizer};
+
+use crate::error::Error;
+
+/// The text side of a checkpoint.
+#[derive(Debug)]
+pub struct Text {
+    pub tokenizer: Tokenizer,
+    pub template: ChatTemplate,
+    /// What the model's turn has to begin with although the chat template leaves it out: the empty thought block, or
+    /// nothing.
+    pub turn_opening: Vec<u32>,
+    /// Ends a turn.
+    pub turn_close: u32,
+}
+
+impl Text {
+    /// Reads tokenizer and chat template of a checkpoint folder.
+    pub fn from_dir(dir: &Path) -> Result<Self, Error> {
+        let tokenizer = Tokenizer::from_dir(dir)?;
+        let template = ChatTemplate::from_dir(dir)?;
+        let options = RenderOptions { generation_prompt: true, ..RenderOptions::default() };
+        let rendered = template.render(&tokenizer, &[Message::text("user", "")], &options)?;
+        let mut turn_opening = Vec::new();
+        // A template that knows thought channels and does not close one itself leaves the empty thought to the model.
+        if template.mentions_channel() && !rendered.ends_with("<channel|>") {
+            turn_opening.push(control(&tokenizer, "<|channel>")?);
+            turn_opening.extend(tokenizer.encode_plain("thought\n")?);
+            turn_opening.push(control(&tokenizer, "<channel|>")?);
+        }
+        let turn_close = control(&tokenizer, "<turn|>")?;
+        Ok(Text { tokenizer, template, turn_opening, turn_close })
+    }
+}
+
+fn control(tokenizer: &Tokenizer, token: &'static str) -> Result<u32, Error> {
+    tokenizer.token_id(token).ok_or(Error::MissingToken { token })
+}

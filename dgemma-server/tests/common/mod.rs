@@ -1,0 +1,181 @@
+//! A server on a free port with the fake engine behind it, and a client for it.
+//!
+//! The text side is that of the demo checkpoint, so prompts and canvases are real; only the logits are scripted.
+
+#![allow(dead_code, reason = "every test binary uses its own part of this")]
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use dgemma_server::engine::fake::{Controls, Fake};
+use dgemma_server::read::Text;
+use dgemma_server::scheduler::policy::Budget;
+use dgemma_server::{Error, Options, Parts, serve};
+use reqwest::{Client, Response};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+pub const CONTEXT: usize = 4096;
+pub const CANVAS: usize = 64;
+pub const VOCABULARY: usize = 4096;
+
+pub struct Server {
+    pub url: String,
+    pub client: Client,
+    pub engine: Controls,
+    stop: Option<oneshot::Sender<()>>,
+    running: JoinHandle<Result<(), Error>>,
+}
+
+pub fn demo_model() -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/demo-model"))
+}
+
+pub fn text() -> Text {
+    Text::from_dir(&demo_model()).unwrap()
+}
+
+pub fn fake() -> Fake {
+    Fake::new(CONTEXT, CANVAS, VOCABULARY)
+}
+
+pub fn options() -> Options {
+    Options {
+        model: "demo".into(),
+        queue_places: 256,
+        body_limit_bytes: 8 << 20,
+        budget: Budget::default(),
+        drain: Duration::from_secs(30),
+    }
+}
+
+pub fn client() -> Client {
+    // An error says only that another test was first.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    Client::builder().no_proxy().build().unwrap()
+}
+
+impl Server {
+    pub async fn start(fake: Fake) -> Server {
+        Server::start_with(fake, options()).await
+    }
+
+    /// A server that is ready. The calls of the warm-up are not in the log.
+    pub async fn start_with(fake: Fake, options: Options) -> Server {
+        let engine = fake.controls();
+        let server =
+            Server::start_loading(options, engine, move || Ok(Parts { engine: fake, text: text() })).await;
+        server.wait_until_ready().await;
+        server.engine.log.clear();
+        server
+    }
+
+    /// A server that may still be loading.
+    pub async fn start_loading(
+        options: Options,
+        engine: Controls,
+        load: impl FnOnce() -> Result<Parts<Fake>, Error> + Send + 'static,
+    ) -> Server {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let (stop, stopped) = oneshot::channel::<()>();
+        let running = tokio::spawn(serve(
+            listener,
+            options,
+            |readiness| {
+                readiness.report_bytes(3, 7);
+                load()
+            },
+            async {
+                let _ = stopped.await;
+            },
+        ));
+        Server { url, client: client(), engine, stop: Some(stop), running }
+    }
+
+    pub async fn wait_until_ready(&self) {
+        while self.get("/readyz").await.status() != 200 {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    pub fn addr(&self) -> &str {
+        self.url.trim_start_matches("http://")
+    }
+
+    pub async fn get(&self, path: &str) -> Response {
+        self.client.get(format!("{}{path}", self.url)).send().await.unwrap()
+    }
+
+    pub async fn post(&self, body: impl Into<reqwest::Body>) -> Response {
+        self.client.post(format!("{}/v1/chat/completions", self.url)).body(body).send().await.unwrap()
+    }
+
+    pub async fn chat(&self, schema: &Value, state: &str) -> Response {
+        self.post(request(schema, state).to_string()).await
+    }
+
+    /// The decision that must come of this: `answers` and `diagnostics`.
+    pub async fn decide(&self, schema: &Value, state: &str) -> Value {
+        let response = self.chat(schema, state).await;
+        let status = response.status();
+        let text = response.text().await.unwrap();
+        assert_eq!(status, 200, "{text}");
+        let reply: Value = serde_json::from_str(&text).unwrap();
+        serde_json::from_str(reply["choices"][0]["message"]["content"].as_str().unwrap()).unwrap()
+    }
+
+    /// The error that must come of this body, in OpenAI's shape.
+    pub async fn refused(&self, body: impl Into<reqwest::Body>, status: u16) -> Value {
+        openai_error(self.post(body).await, status).await
+    }
+
+    /// Asks the server to stop.
+    pub fn stop(&mut self) {
+        self.stop.take().unwrap().send(()).unwrap();
+    }
+
+    /// What `serve` returned.
+    pub async fn ended(self) -> Result<(), Error> {
+        self.running.await.unwrap()
+    }
+}
+
+pub fn request(schema: &Value, state: &str) -> Value {
+    json!({
+        "model": "demo",
+        "messages": [{"role": "system", "content": schema.to_string()}, {"role": "user", "content": state}],
+    })
+}
+
+/// The `error` object of a reply, after checking that it has exactly OpenAI's keys, a hint, and the request's id beside it.
+pub async fn openai_error(response: Response, status: u16) -> Value {
+    let id = response.headers()["x-request-id"].to_str().unwrap().to_owned();
+    let found = response.status().as_u16();
+    assert_eq!(response.headers()["content-type"], "application/json");
+    let body: Value = serde_json::from_str(&response.text().await.unwrap()).unwrap();
+    assert_eq!(found, status, "{body}");
+    assert_eq!(body["request_id"], *id);
+    let error = body["error"].as_object().unwrap();
+    assert_eq!(error.keys().collect::<Vec<_>>(), ["message", "type", "param", "code"], "{body}");
+    assert!(error["message"].as_str().unwrap().contains("hint:"), "{body}");
+    assert!(error["type"].is_string() && error["code"].is_string(), "{body}");
+    body["error"].clone()
+}
+
+/// The three questions of the contract's example.
+pub fn triage() -> Value {
+    json!({
+        "instructions": "Tickets of a software company.",
+        "questions": [
+            {"id": "urgent", "type": "boolean", "instructions": "Immediate escalation required?",
+             "criteria": {"true": "outage or data loss", "false": "anything that can wait"}},
+            {"id": "team", "type": "choice", "instructions": "Owning team",
+             "options": [{"name": "billing", "description": "money"}, {"name": "support"}, "engineering"]},
+            {"id": "sentiment", "type": "score", "instructions": "Customer distress",
+             "levels": ["calm", "frustrated", "furious"]},
+        ],
+    })
+}
