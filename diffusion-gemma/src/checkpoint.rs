@@ -27,12 +27,14 @@ pub(crate) struct Checkpoint {
     files: Vec<Mmap>,
     entries: BTreeMap<String, Entry>,
     used: BTreeSet<String>,
+    loaded_bytes: u64,
 }
 
 impl Checkpoint {
     /// Maps `model.safetensors`, or every shard that `model.safetensors.index.json` names.
     pub(crate) fn open(dir: &Path) -> Result<Self> {
-        let mut this = Self { files: Vec::new(), entries: BTreeMap::new(), used: BTreeSet::new() };
+        let mut this =
+            Self { files: Vec::new(), entries: BTreeMap::new(), used: BTreeSet::new(), loaded_bytes: 0 };
         let index = dir.join("model.safetensors.index.json");
         if index.exists() {
             let map = shard_map(&index)?;
@@ -106,6 +108,7 @@ impl Checkpoint {
         }
         let bytes = &self.files[entry.file][entry.bytes.clone()];
         let tensor = Tensor::from_raw_buffer(bytes, entry.dtype, shape, &Device::Cpu)?.to_dtype(dtype)?;
+        self.loaded_bytes += bytes.len() as u64;
         self.used.insert(name.to_owned());
         Ok(tensor.to_device(device)?)
     }
@@ -124,6 +127,11 @@ impl Checkpoint {
                 format!("is surplus: no part of the model reads it ({} such)", surplus.len()),
             )),
         }
+    }
+
+    /// Bytes of the tensors handed out so far.
+    pub(crate) fn loaded_bytes(&self) -> u64 {
+        self.loaded_bytes
     }
 
     /// Bytes of all files.

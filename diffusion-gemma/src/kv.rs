@@ -49,6 +49,12 @@ impl Prefix {
         Self { tokens: self.tokens + added, layers }
     }
 
+    /// A copy that owns exactly its own rows: what is kept for long must not hold on to the sequence it was cut from.
+    pub fn detached(&self) -> Result<Self> {
+        let own = |kv: &LayerKv| Ok(LayerKv { start: kv.start, k: kv.k.copy()?, v: kv.v.copy()? });
+        Ok(Self { tokens: self.tokens, layers: self.layers.iter().map(own).collect::<Result<_>>()? })
+    }
+
     /// The first `tokens` of this prefix, if every layer still has what a continuation from there needs.
     pub fn truncated(&self, tokens: usize, config: &Config) -> Result<Option<Self>> {
         if tokens == 0 || tokens > self.tokens || self.layers.is_empty() {

@@ -91,8 +91,17 @@ pub(crate) struct SelfConditioning {
 impl Model {
     /// Loads a Hugging Face folder: config.json and safetensors.
     pub fn load(dir: &Path, options: &LoadOptions) -> Result<Self> {
+        Self::load_reporting(dir, options, &mut |_, _| ())
+    }
+
+    /// The same; `report` hears after every tensor how many bytes are loaded and how many there are.
+    pub fn load_reporting(
+        dir: &Path,
+        options: &LoadOptions,
+        report: &mut dyn FnMut(u64, u64),
+    ) -> Result<Self> {
         let config = Config::from_dir(dir)?;
-        let mut loader = Loader { checkpoint: Checkpoint::open(dir)?, options };
+        let mut loader = Loader { checkpoint: Checkpoint::open(dir)?, options, report };
         let file_bytes = loader.checkpoint.file_bytes();
         let (v, h) = (config.vocab_size, config.hidden_size);
         let embed = loader.weight("model.decoder.embed_tokens.weight", &[v, h])?;
@@ -181,19 +190,26 @@ fn deliberately_unused(name: &str) -> bool {
 struct Loader<'a> {
     checkpoint: Checkpoint,
     options: &'a LoadOptions,
+    report: &'a mut dyn FnMut(u64, u64),
 }
 
 impl Loader<'_> {
+    fn tensor(&mut self, name: &str, shape: &[usize], dtype: DType, device: &Device) -> Result<Tensor> {
+        let tensor = self.checkpoint.tensor(name, shape, dtype, device)?;
+        (self.report)(self.checkpoint.loaded_bytes(), self.checkpoint.file_bytes());
+        Ok(tensor)
+    }
+
     fn weight(&mut self, name: &str, shape: &[usize]) -> Result<Tensor> {
-        self.checkpoint.tensor(name, shape, self.options.dtype, &self.options.device)
+        self.tensor(name, shape, self.options.dtype, &self.options.device)
     }
 
     fn norm(&mut self, name: &str, width: usize) -> Result<Tensor> {
-        self.checkpoint.tensor(name, &[width], DType::F32, &self.options.device)
+        self.tensor(name, &[width], DType::F32, &self.options.device)
     }
 
     fn scalar(&mut self, name: &str) -> Result<f64> {
-        let value = self.checkpoint.tensor(name, &[1], DType::F32, &Device::Cpu)?;
+        let value = self.tensor(name, &[1], DType::F32, &Device::Cpu)?;
         Ok(f64::from(value.squeeze(0)?.to_scalar::<f32>()?))
     }
 
@@ -246,12 +262,8 @@ impl Loader<'_> {
 
     fn router(&mut self, p: &str, h: usize, e: usize) -> Result<Router> {
         let scale = self.norm(&format!("{p}.router.scale"), h)?;
-        let per_expert = self.checkpoint.tensor(
-            &format!("{p}.router.per_expert_scale"),
-            &[e],
-            DType::F32,
-            &Device::Cpu,
-        )?;
+        let per_expert =
+            self.tensor(&format!("{p}.router.per_expert_scale"), &[e], DType::F32, &Device::Cpu)?;
         Ok(Router {
             proj: self.weight(&format!("{p}.router.proj.weight"), &[e, h])?,
             scale: (scale * (h as f64).powf(-0.5))?,
