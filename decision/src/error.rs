@@ -1,7 +1,8 @@
 //! What can be wrong, in words for the person who wrote the schema: where, which key, which value, why, and what to do.
 //!
 //! Two enums on purpose: a `SchemaError` is a mistake in the request, a `ReadingError` a fault of the engine. The server maps
-//! the first to a 4xx and the second to a 500; one enum would let one pass for the other.
+//! the first to a 4xx and the second to a 500; one enum would let one pass for the other. Two hints are boxed text only to keep
+//! the enum below 128 bytes, since it travels in every `Result`.
 
 use std::fmt;
 
@@ -33,10 +34,10 @@ pub enum SchemaError {
     BothSpellings { place: Place, key: String, alias: String },
 
     #[error("{place}: {} must be {expected}, found {found}; hint: {hint}", quoted(.key))]
-    WrongType { place: Place, key: String, expected: &'static str, found: String, hint: String },
+    WrongType { place: Place, key: String, expected: &'static str, found: String, hint: Box<str> },
 
     #[error("{place}: {key:?} is {value}: {why}; hint: {hint}")]
-    InvalidValue { place: Place, key: &'static str, value: String, why: String, hint: String },
+    InvalidValue { place: Place, key: &'static str, value: String, why: String, hint: Box<str> },
 
     #[error("{place}: {key:?} names {}, which is no question of this schema; hint: {hint}", quoted(.id))]
     UnknownQuestion { place: Place, key: &'static str, id: String, hint: String },

@@ -91,7 +91,7 @@ impl<'a> Fields<'a> {
             key,
             value: whole.to_string(),
             why: "that is far more than any limit".to_owned(),
-            hint: "use a small number".to_owned(),
+            hint: "use a small number".into(),
         })
     }
 
@@ -134,7 +134,7 @@ impl<'a> Fields<'a> {
             key,
             value: quoted(&text),
             why: format!("it is none of {}", listed(known.clone())),
-            hint: did_you_mean(&text, known, "use one of"),
+            hint: did_you_mean(&text, known, "use one of").into(),
         })
     }
 
@@ -144,7 +144,7 @@ impl<'a> Fields<'a> {
             key: key.to_owned(),
             expected,
             found: described(found),
-            hint: hint.to_owned(),
+            hint: hint.into(),
         }
     }
 }

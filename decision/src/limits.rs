@@ -53,7 +53,7 @@ impl Schema {
         self.check_settings(limits)?;
         let count = self.questions.len();
         if count == 0 {
-            return Err(self.bad(
+            return Err(bad_setting(
                 "questions",
                 "[]",
                 "there is nothing to decide",
@@ -62,7 +62,7 @@ impl Schema {
         }
         if count > limits.max_questions {
             let why = format!("one decision takes at most {} questions", limits.max_questions);
-            return Err(self.bad(
+            return Err(bad_setting(
                 "questions",
                 format!("a list of {count}"),
                 &why,
@@ -92,16 +92,16 @@ impl Schema {
         ranges.extend(self.chunk_rows.map(|rows| ("chunk_rows", rows, 1, u32::MAX)));
         for (key, value, least, most) in ranges {
             if value < least {
-                return Err(self.bad(key, value, &format!("the least is {least}"), "use a larger number"));
+                return Err(bad_setting(key, value, &format!("the least is {least}"), "use a larger number"));
             }
             if value > most {
-                return Err(self.bad(key, value, &format!("the most is {most}"), "use a smaller number"));
+                return Err(bad_setting(key, value, &format!("the most is {most}"), "use a smaller number"));
             }
         }
         let threshold = self.auto_threshold_nats;
         if !threshold.is_finite() || threshold < 0.0 {
             let hint = "use a number of nats such as 0.1";
-            return Err(self.bad("auto_threshold", threshold, "an entropy is never below 0", hint));
+            return Err(bad_setting("auto_threshold", threshold, "an entropy is never below 0", hint));
         }
         Ok(())
     }
@@ -109,7 +109,7 @@ impl Schema {
     fn check_ask(&self) -> Result<(), SchemaError> {
         let Some(ask) = &self.ask else { return Ok(()) };
         if ask.is_empty() {
-            return Err(self.bad(
+            return Err(bad_setting(
                 "ask",
                 "[]",
                 "nothing would be asked",
@@ -119,7 +119,7 @@ impl Schema {
         match first_duplicate(ask.iter().map(String::as_str)) {
             None => Ok(()),
             Some((_, again)) => {
-                Err(self.bad("ask", quoted(&ask[again]), "the id is listed twice", "list every id once"))
+                Err(bad_setting("ask", quoted(&ask[again]), "the id is listed twice", "list every id once"))
             }
         }
     }
@@ -145,16 +145,6 @@ impl Schema {
         }
         Ok(())
     }
-
-    fn bad(&self, key: &'static str, value: impl Display, why: &str, hint: &str) -> SchemaError {
-        SchemaError::InvalidValue {
-            place: Place::Schema,
-            key,
-            value: value.to_string(),
-            why: why.to_owned(),
-            hint: hint.to_owned(),
-        }
-    }
 }
 
 fn check_ids(questions: &[Question], route: Route) -> Result<(), SchemaError> {
@@ -167,7 +157,7 @@ fn check_ids(questions: &[Question], route: Route) -> Result<(), SchemaError> {
                 key: "id",
                 value: quoted(id),
                 why: "an id cannot be empty: the answer is reported under it".to_owned(),
-                hint: "give the question a short name".to_owned(),
+                hint: "give the question a short name".into(),
             });
         }
         if route == Route::Chat && id.contains([':', '\n', '\r']) {
@@ -206,7 +196,7 @@ fn check_alternatives(question: &Question, most: usize) -> Result<(), SchemaErro
     }
     if count > most {
         let why = format!("this engine has labels for at most {most} alternatives");
-        let hint = format!("merge or remove {}, or ask in two steps: first the group, then the {noun}", key);
+        let hint = format!("merge or remove {key}, or ask in two steps: first the group, then the {noun}");
         return Err(bad(question, key, format!("a list of {count}"), why, hint));
     }
     if let Some(index) = names.iter().position(|name| name.trim().is_empty()) {
@@ -247,7 +237,7 @@ fn bad(
     key: &'static str,
     value: impl Into<String>,
     why: impl Into<String>,
-    hint: impl Into<String>,
+    hint: impl Into<Box<str>>,
 ) -> SchemaError {
     SchemaError::InvalidValue {
         place: Place::Question(question.id.clone()),
@@ -256,4 +246,9 @@ fn bad(
         why: why.into(),
         hint: hint.into(),
     }
+}
+
+fn bad_setting(key: &'static str, value: impl Display, why: &str, hint: &str) -> SchemaError {
+    let (place, value) = (Place::Schema, value.to_string());
+    SchemaError::InvalidValue { place, key, value, why: why.to_owned(), hint: hint.into() }
 }

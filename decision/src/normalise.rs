@@ -21,7 +21,7 @@ pub fn normalise(value: &Value) -> Result<Value, SchemaError> {
             key: "schema".to_owned(),
             expected: "a JSON object",
             found: described(value),
-            hint: "write {\"questions\": […]}".to_owned(),
+            hint: "write {\"questions\": […]}".into(),
         });
     };
     let mut map = map.clone();
@@ -55,7 +55,7 @@ fn with_id(question: Value, id: &str) -> Result<Value, SchemaError> {
             key: id.to_owned(),
             expected: "a question, which is an object",
             found: described(&question),
-            hint: format!("write {}: {{\"type\": …}}", quoted(id)),
+            hint: format!("write {}: {{\"type\": …}}", quoted(id)).into(),
         });
     };
     let place = Place::Question(id.to_owned());
@@ -69,7 +69,7 @@ fn with_id(question: Value, id: &str) -> Result<Value, SchemaError> {
                 key: "id",
                 value: shown(other),
                 why: "in the map form the key is the id, and this one differs from it".to_owned(),
-                hint: "remove \"id\" from the question".to_owned(),
+                hint: "remove \"id\" from the question".into(),
             });
         }
     }

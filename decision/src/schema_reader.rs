@@ -93,11 +93,11 @@ fn question(value: &Value, number: usize) -> Result<Question, SchemaError> {
             key: "question".to_owned(),
             expected: "an object",
             found: described(value),
-            hint: "write {\"id\": …, \"type\": …, \"instructions\": …}".to_owned(),
+            hint: "write {\"id\": …, \"type\": …, \"instructions\": …}".into(),
         });
     };
     let numbered = Fields::new(Place::QuestionNumber(number), map);
-    let id = numbered.text("id")?.ok_or_else(|| SchemaError::MissingKey {
+    let id = numbered.text("id")?.ok_or(SchemaError::MissingKey {
         place: Place::QuestionNumber(number),
         key: "id",
         why: "the answer is reported under it",
@@ -134,7 +134,7 @@ fn type_name(fields: &Fields<'_>) -> Result<&'static str, SchemaError> {
         key: "type",
         value: quoted(&name),
         why: "it is no type of question".to_owned(),
-        hint: did_you_mean(&name, ["boolean", "choice", "score"], "use one of"),
+        hint: did_you_mean(&name, ["boolean", "choice", "score"], "use one of").into(),
     })
 }
 
@@ -215,7 +215,7 @@ fn option(question: &Fields<'_>, value: &Value, number: usize) -> Result<Alterna
             key: "option".to_owned(),
             expected: "a name or an object",
             found: described(value),
-            hint: as_text_hint(value),
+            hint: as_text_hint(value).into(),
         });
     };
     let fields = Fields::new(place.clone(), map);

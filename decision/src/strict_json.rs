@@ -2,7 +2,7 @@
 //!
 //! A plain JSON parser keeps the last of two equal keys, so two questions or two options of one name would silently become
 //! one. Called by `Schema::from_json`; `StrictValue` does the same for a field of a larger body. The nesting limit is that of
-//! serde_json, so deep input is an error and not an overflow.
+//! `serde_json`, so deep input is an error and not an overflow.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -37,7 +37,7 @@ pub(crate) fn parse(text: &str) -> Result<Value, SchemaError> {
         .deserialize(&mut deserializer)
         .and_then(|value| deserializer.end().map(|()| value));
     parsed.map_err(|error| match duplicate.into_inner() {
-        Some(found) => duplicate_key(text, found, &error),
+        Some(found) => duplicate_key(text, &found, &error),
         None => syntax_error(text, &error),
     })
 }
@@ -157,7 +157,7 @@ impl Path<'_> {
     }
 }
 
-fn duplicate_key(text: &str, found: Duplicate, error: &serde_json::Error) -> SchemaError {
+fn duplicate_key(text: &str, found: &Duplicate, error: &serde_json::Error) -> SchemaError {
     let mut place = Place::Schema;
     let mut inside = found.steps.as_slice();
     if let [Step::Key(questions), question, rest @ ..] = found.steps.as_slice()

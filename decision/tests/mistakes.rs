@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 fn error_with(text: &str, limits: &Limits) -> SchemaError {
     let result = Schema::from_json(text).and_then(|schema| schema.validate(limits));
-    let error = result.expect_err(text);
+    let Err(error) = result else { panic!("accepted: {text}") };
     assert!(error.to_string().contains("hint: "), "no hint: {error}");
     error
 }
@@ -52,33 +52,6 @@ fn syntax_errors_have_line_column_and_surroundings() {
         assert!(matches!(error, SchemaError::Json { .. }), "{error}");
         assert!(error.to_string().contains(hint), "{error}");
     }
-}
-
-#[test]
-fn deep_nesting_is_an_error_and_not_an_overflow() {
-    for open in ["[", "{\"a\":"] {
-        let error = error_with(&open.repeat(200_000), &Limits::default());
-        assert!(error.to_string().contains("nest less deeply"), "{error}");
-    }
-}
-
-#[test]
-fn large_inputs_take_linear_time() {
-    let started = std::time::Instant::now();
-    let many: Vec<Value> = (0..40_000)
-        .map(|n| json!({"id": format!("q{n}"), "type": "boolean", "depends_on": [format!("q{}", n + 1)]}))
-        .collect();
-    let schema = Schema::from_json(&json!({ "questions": many }).to_string()).unwrap();
-    // The circle is as long as the schema: nothing may recurse or compare all with all.
-    let limits = Limits { max_questions: usize::MAX, ..Limits::default() };
-    assert!(matches!(schema.validate(&limits), Err(SchemaError::UnknownQuestion { .. })));
-    let options: Vec<String> = (0..100_000).map(|n| format!("option {n}")).collect();
-    let wide = json!({"questions": [{"id": "a", "type": "choice", "options": options}]});
-    let limits = Limits { max_alternatives: usize::MAX, ..Limits::default() };
-    Schema::from_value(&wide).unwrap().validate(&limits).unwrap();
-    let long = format!("x{}", "y".repeat(2_000_000));
-    message(&with(&json!({ &long: 1 }).to_string().replace(['{', '}'], "")), &["unknown key"]);
-    assert!(started.elapsed().as_secs() < 20, "took {:?}", started.elapsed());
 }
 
 #[test]
@@ -381,22 +354,4 @@ fn errors_point_to_their_question() {
     let error = error_with(&choice(1), &Limits::default());
     assert_eq!(error.question(), Some("team"));
     assert_eq!(error_with(&with(r#""sample": 4"#), &Limits::default()).question(), None);
-}
-
-#[test]
-fn messages_stay_short_whatever_the_input() {
-    let long = "x".repeat(100_000);
-    for text in [
-        with(&format!(r#""{long}": 1"#)),
-        with(&format!(r#""samples": "{long}""#)),
-        one(&format!(r#"{{"id": "a", "type": "{long}"}}"#)),
-        one(&format!(r#"{{"id": "a", "type": "boolean", "depends_on": ["{long}"]}}"#)),
-        one(&format!(r#"{{"id": "{long}", "type": "choice"}}"#)),
-        one(&format!(r#"{{"id": "{long}:", "type": "boolean"}}"#)),
-        format!(r#"{{"{long}": 1, "{long}": 2}}"#),
-        format!(r#"{{"a": "{long}" x"#),
-    ] {
-        let length = error_with(&text, &Limits::default()).to_string().len();
-        assert!(length < 1500, "{length} bytes");
-    }
 }
