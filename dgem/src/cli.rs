@@ -2,6 +2,8 @@
 //!
 //! `commands` dispatches on [`Command`]; `settings` gives the connection flags their meaning together with the environment.
 
+#![allow(clippy::doc_markdown, reason = "the doc comments are the help text, which is no markdown")]
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};

@@ -3,7 +3,7 @@
 //! `main` prints the message after `error: ` and takes the exit code from [`Error::exit`]. No message holds a token.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use thiserror::Error as ThisError;
 
@@ -73,7 +73,7 @@ pub enum Error {
     #[error("{} does not render to a decision: {reason}\nhint: the form is {{\"schema\": {{\"questions\": […]}}, \"state\": …}}", path.display())]
     RenderedShape { path: PathBuf, reason: String },
     #[error("invalid questions in {}: {}", path.display(), hint_on_its_own_line(cause))]
-    Schema { path: PathBuf, cause: decision::SchemaError },
+    Schema { path: PathBuf, cause: Box<decision::SchemaError> },
     #[error("{failed} of {checked} templates failed the check\nhint: the lines above name what to change")]
     CheckFailed { failed: usize, checked: usize },
 
@@ -109,6 +109,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// A mistake in the questions of a template.
+    pub fn schema(path: &Path, cause: decision::SchemaError) -> Self {
+        Self::Schema { path: path.to_owned(), cause: Box::new(cause) }
+    }
+
     /// The exit code of each kind.
     pub fn exit(&self) -> Exit {
         match self {

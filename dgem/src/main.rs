@@ -28,6 +28,9 @@ fn run(cli: Cli) -> Result<Exit, Error> {
     // Fails only when a provider is installed already, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
     // One request at a time needs no worker threads.
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|cause| Error::HttpSetup { cause: cause.to_string() })?;
     runtime.block_on(dgem::run(cli, &Environment::from_process()))
 }

@@ -48,10 +48,7 @@ fn prepare(args: &DecideArgs) -> Result<Request, Error> {
     if args.seed.is_some() {
         request.schema.seed = args.seed;
     }
-    request
-        .schema
-        .validate(&Limits::default())
-        .map_err(|cause| Error::Schema { path: args.template.clone(), cause })?;
+    request.schema.validate(&Limits::default()).map_err(|cause| Error::schema(&args.template, cause))?;
     Ok(request)
 }
 

@@ -29,25 +29,19 @@ pub(super) fn decision(rows: &[Row<'_>], style: Style) -> String {
 }
 
 fn cells(row: &Row<'_>) -> Vec<String> {
-    let mut cells = vec![visible(row.id), row.type_name.to_owned()];
-    match &row.outcome {
-        Outcome::Answered(answer) => cells.extend([
+    let unanswered = |text: String| [text, "-".to_owned(), "-".to_owned(), "-".to_owned()];
+    let result = match &row.outcome {
+        Outcome::Answered(answer) => [
             visible(answer.name()),
             percent(answer.confidence),
             format!("{} nats", three_digits(answer.entropy_nats)),
             agreement(answer),
-        ]),
-        Outcome::Skipped(Some(reason)) => {
-            cells.extend([format!("skipped ({})", visible(reason)), dash(), dash(), dash()])
-        }
-        Outcome::Skipped(None) => cells.extend(["skipped".to_owned(), dash(), dash(), dash()]),
-        Outcome::Missing => cells.extend(["missing".to_owned(), dash(), dash(), dash()]),
-    }
-    cells
-}
-
-fn dash() -> String {
-    "-".to_owned()
+        ],
+        Outcome::Skipped(Some(reason)) => unanswered(format!("skipped ({})", visible(reason))),
+        Outcome::Skipped(None) => unanswered("skipped".to_owned()),
+        Outcome::Missing => unanswered("missing".to_owned()),
+    };
+    [visible(row.id), row.type_name.to_owned()].into_iter().chain(result).collect()
 }
 
 fn percent(share: f64) -> String {

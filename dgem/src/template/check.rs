@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Template, Use, quoting};
+use super::{Template, quoting};
 use crate::error::Error;
 use crate::variables::Variables;
 
@@ -25,7 +25,7 @@ pub fn check(path: &Path, given: &Variables) -> Result<Vec<String>, Error> {
 
 fn documentation(template: &Template) -> Vec<String> {
     let metadata = template.metadata();
-    let read: Vec<&str> = template.usage().names().collect();
+    let variables = template.variables();
     let mut warnings = Vec::new();
     if metadata.description.is_empty() {
         warnings.push(
@@ -33,16 +33,17 @@ fn documentation(template: &Template) -> Vec<String> {
                 .to_owned(),
         );
     }
-    for name in
-        metadata.required.iter().chain(metadata.sample.keys()).filter(|name| !read.contains(&name.as_str()))
-    {
-        warnings.push(format!("the metadata names `{name}`, which the template never reads"));
+    for name in metadata.required.iter().chain(metadata.sample.keys()) {
+        if !variables.iter().any(|variable| variable.name == name) {
+            warnings.push(format!("the metadata names `{name}`, which the template never reads"));
+        }
     }
-    for (name, _) in template.usage().iter().filter(|(_, usage)| *usage == Use::Required) {
+    for variable in variables.into_iter().filter(|variable| variable.required) {
+        let name = variable.name;
         if !metadata.required.iter().any(|required| required == name) {
             warnings.push(format!("`{name}` is needed, but the metadata does not list it under `required`"));
         }
-        if !metadata.sample.contains_key(name) {
+        if variable.sample.is_none() {
             warnings.push(format!("`{name}` is needed, but has no sample value"));
         }
     }

@@ -13,6 +13,7 @@ mod quoting;
 mod rendered;
 mod request;
 mod tags;
+mod unescape;
 mod usage;
 
 use std::error::Error as _;
@@ -21,6 +22,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value};
 use tera::{Context, Tera};
 
+use self::usage::{Usage, Use};
 use crate::error::Error;
 use crate::variables::Variables;
 
@@ -28,7 +30,15 @@ pub use catalogue::{find_templates, template_id};
 pub use check::check;
 pub use metadata::Metadata;
 pub use request::Request;
-pub use usage::{Usage, Use};
+
+/// One variable of a template.
+#[derive(Clone, Copy, Debug)]
+pub struct Variable<'a> {
+    pub name: &'a str,
+    /// Rendering fails without it.
+    pub required: bool,
+    pub sample: Option<&'a Value>,
+}
 
 /// A parsed template, ready to render any number of times.
 #[derive(Debug)]
@@ -86,9 +96,18 @@ impl Template {
         &self.metadata
     }
 
-    /// The variables the template reads, as found in its parsed form.
-    pub fn usage(&self) -> &Usage {
-        &self.usage
+    /// The variables the template reads, required ones first.
+    pub fn variables(&self) -> Vec<Variable<'_>> {
+        let mut variables: Vec<_> =
+            self.usage.iter().map(|(name, usage)| self.variable(name, usage)).collect();
+        variables.sort_by_key(|variable| !variable.required);
+        variables
+    }
+
+    fn variable<'a>(&'a self, name: &'a str, usage: Use) -> Variable<'a> {
+        let required =
+            usage == Use::Required || self.metadata.required.iter().any(|required| required == name);
+        Variable { name, required, sample: self.metadata.sample.get(name) }
     }
 
     /// The template's own sample values.
@@ -103,7 +122,7 @@ impl Template {
 
     /// Every name the template reads or documents.
     pub fn known(&self) -> Vec<&str> {
-        let mut names: Vec<&str> = self.usage.names().collect();
+        let mut names: Vec<&str> = self.variables().iter().map(|variable| variable.name).collect();
         for name in self.metadata.required.iter().chain(self.metadata.sample.keys()) {
             if !names.contains(&name.as_str()) {
                 names.push(name);

@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::rendered;
+use super::unescape::unescape_non_ascii;
 use crate::error::Error;
 use crate::variables::Variables;
 
@@ -39,11 +40,8 @@ impl Request {
         } else {
             flat(object, variables)
         };
-        let schema =
-            Schema::from_value(&schema).map_err(|cause| Error::Schema { path: path.to_owned(), cause })?;
-        schema
-            .validate(&Limits::default())
-            .map_err(|cause| Error::Schema { path: path.to_owned(), cause })?;
+        let schema = Schema::from_value(&schema).map_err(|cause| Error::schema(path, cause))?;
+        schema.validate(&Limits::default()).map_err(|cause| Error::schema(path, cause))?;
         Ok(Self { schema, state, state_holds_variables })
     }
 
@@ -89,10 +87,11 @@ fn flat(mut object: Map<String, Value>, variables: &Variables) -> Parts {
     (Value::Object(object), json_text(&state), true)
 }
 
-/// The text of one value as the template wrote it: its spacing, key order and numbers are the author's.
+/// The text of one value as the template wrote it: its spacing, key order and numbers are the author's. Only `\u` escapes
+/// of other scripts are undone.
 fn literal(text: &str, key: &str) -> Option<String> {
     let parts: IndexMap<String, &RawValue> = serde_json::from_str(text).ok()?;
-    parts.get(key).map(|raw| raw.get().to_owned())
+    parts.get(key).map(|raw| unescape_non_ascii(raw.get()))
 }
 
 fn json_text(map: &Map<String, Value>) -> String {

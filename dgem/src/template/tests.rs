@@ -129,6 +129,8 @@ fn the_state_is_the_authors_text_and_without_one_it_is_all_variables() {
     let literal =
         request(&asking(ONE, "{ \"b\" : 1.0,\n \"a\":10000000000000000000001 }"), json!({})).unwrap();
     assert_eq!(literal.state, "{ \"b\" : 1.0,\n \"a\":10000000000000000000001 }");
+    let escaped = request(&asking(ONE, "{\"a\": \"\\u6771 \\u0041\"}"), json!({})).unwrap();
+    assert_eq!(escaped.state, "{\"a\": \"東 \\u0041\"}");
     let text = request(&asking(ONE, "{{ doc | json_encode }}"), json!({"doc": "line\n東"})).unwrap();
     assert_eq!(text.state, "line\n東");
     let none =

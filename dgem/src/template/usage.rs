@@ -10,7 +10,7 @@ use tera::ast::{Expr, ExprVal, FunctionCall, Node};
 
 /// How a template reads one variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Use {
+pub(super) enum Use {
     /// Rendering fails without it.
     Required,
     /// It has a default, or is only read under a condition.
@@ -19,14 +19,10 @@ pub enum Use {
 
 /// The variables of a template in the order of their first use.
 #[derive(Clone, Debug, Default)]
-pub struct Usage(IndexMap<String, Use>);
+pub(super) struct Usage(IndexMap<String, Use>);
 
 impl Usage {
-    pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.0.keys().map(String::as_str)
-    }
-
-    pub fn iter(&self) -> impl Iterator<Item = (&str, Use)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, Use)> {
         self.0.iter().map(|(name, usage)| (name.as_str(), *usage))
     }
 }

@@ -144,7 +144,7 @@ fn case_11_an_unknown_variable_is_a_warning_with_the_known_ones() {
     assert!(
         warning.starts_with("warning: ")
             && warning.contains("`target_object`")
-            && warning.contains("samples, ticket"),
+            && warning.contains("ticket, samples"),
         "{warning}"
     );
 }
