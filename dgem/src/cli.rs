@@ -8,8 +8,17 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::exit;
+
 #[derive(Debug, Parser)]
-#[command(name = "dgem", version, about, disable_help_subcommand = true, arg_required_else_help = true)]
+#[command(
+    name = "dgem",
+    version,
+    about,
+    disable_help_subcommand = true,
+    arg_required_else_help = true,
+    after_long_help = exit::HELP
+)]
 pub struct Cli {
     #[command(flatten)]
     pub connection: ConnectionFlags,

@@ -2,6 +2,15 @@
 
 use std::process::ExitCode;
 
+/// The table as the long help prints it.
+pub const HELP: &str = "Exit codes:
+  0  done
+  1  a condition on the answers was not met (--strict)
+  2  a mistake in the command line, the settings or a template
+  3  a token is missing, unreadable or not accepted
+  4  the server refused the request, or its reply is no decision
+  5  the server could not be reached, was not ready or took too long; trying again may help";
+
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]

@@ -17,7 +17,6 @@ pub async fn run(cli: Cli, environment: &Environment) -> Result<Exit, Error> {
 }
 
 /// A note that is no result: stderr.
-#[expect(clippy::print_stderr, reason = "notes for the person at the terminal belong there")]
 fn warn(text: &str) {
     eprintln!("warning: {text}");
 }

@@ -6,7 +6,7 @@ use super::{Template, quoting};
 use crate::error::Error;
 use crate::variables::Variables;
 
-/// More questions than this change the form of the answer (one line for all) and with it the accuracy.
+/// Above this the answers share one line of the canvas instead of one line each.
 const COMFORTABLE_QUESTIONS: usize = 10;
 
 /// Loads the file, compares metadata and variables, and renders it with `given` and the sample values.
@@ -18,7 +18,9 @@ pub fn check(path: &Path, given: &Variables) -> Result<Vec<String>, Error> {
     let request = template.request(&given.clone().or_else(template.samples()))?;
     let questions = request.schema.questions.len();
     if questions > COMFORTABLE_QUESTIONS {
-        warnings.push(format!("{questions} questions: above {COMFORTABLE_QUESTIONS} all answers share one line, which costs accuracy"));
+        warnings.push(format!(
+            "{questions} questions: above {COMFORTABLE_QUESTIONS} the answers are read in a shorter form; consider two templates"
+        ));
     }
     Ok(warnings)
 }

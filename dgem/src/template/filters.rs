@@ -93,6 +93,7 @@ fn described(name: &str, description: &Value) -> Value {
     Value::Object(option)
 }
 
+#[allow(clippy::unnecessary_wraps, reason = "the signature of a tera filter")]
 fn json_str(value: &Value, _: &HashMap<String, Value>) -> Result<Value> {
     let text = match value {
         Value::String(text) => text.clone(),

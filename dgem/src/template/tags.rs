@@ -58,12 +58,12 @@ pub(super) fn scan(source: &str) -> Vec<Tag<'_>> {
 fn find_close(text: &str, close: &str, kind: Kind) -> Option<usize> {
     let mut quote = None;
     for (index, c) in text.char_indices() {
-        match quote {
-            Some(open) if c == open => quote = None,
-            Some(_) => {}
-            None if kind != Kind::Comment && matches!(c, '"' | '\'' | '`') => quote = Some(c),
-            None if text[index..].starts_with(close) => return Some(index),
-            None => {}
+        if let Some(open) = quote {
+            quote = quote.filter(|_| c != open);
+        } else if kind != Kind::Comment && matches!(c, '"' | '\'' | '`') {
+            quote = Some(c);
+        } else if text[index..].starts_with(close) {
+            return Some(index);
         }
     }
     // An apostrophe that is no quote must not hide the end of the tag.
@@ -72,7 +72,7 @@ fn find_close(text: &str, close: &str, kind: Kind) -> Option<usize> {
 
 /// Line number, from 1, of a byte offset.
 pub(super) fn line_at(source: &str, offset: usize) -> usize {
-    source.as_bytes()[..offset].iter().filter(|byte| **byte == b'\n').count() + 1
+    source[..offset].matches('\n').count() + 1
 }
 
 /// The line on which a variable is read; the first use without a default, else the first use, else line 1.

@@ -147,22 +147,28 @@ impl Walk {
             }
             ExprVal::Test(test) => {
                 self.name(&test.ident, matches!(test.name.as_str(), "defined" | "undefined"));
-                test.args.iter_mut().for_each(|argument| self.expr(argument));
+                self.all(&mut test.args);
             }
-            ExprVal::MacroCall(call) => {
-                sorted(&mut call.args).into_iter().for_each(|argument| self.expr(argument))
-            }
+            ExprVal::MacroCall(call) => self.all(sorted(&mut call.args)),
             ExprVal::FunctionCall(call) => self.arguments(call),
-            ExprVal::Array(items) => items.iter_mut().for_each(|item| self.expr(item)),
+            ExprVal::Array(items) => self.all(items),
             ExprVal::StringConcat(concat) => {
-                concat.values.iter_mut().for_each(|value| self.value(value, false))
+                for value in &mut concat.values {
+                    self.value(value, false);
+                }
             }
             ExprVal::String(_) | ExprVal::Int(_) | ExprVal::Float(_) | ExprVal::Bool(_) => {}
         }
     }
 
     fn arguments(&mut self, call: &mut FunctionCall) {
-        sorted(&mut call.args).into_iter().for_each(|argument| self.expr(argument));
+        self.all(sorted(&mut call.args));
+    }
+
+    fn all<'a>(&mut self, exprs: impl IntoIterator<Item = &'a mut Expr>) {
+        for expr in exprs {
+            self.expr(expr);
+        }
     }
 
     fn name(&mut self, path: &str, may_be_missing: bool) {
