@@ -99,6 +99,26 @@ impl Checkpoint {
         dtype: DType,
         device: &Device,
     ) -> Result<Tensor> {
+        let entry = self.entry(name, shape)?;
+        let bytes = &self.files[entry.file][entry.bytes.clone()];
+        let tensor = Tensor::from_raw_buffer(bytes, entry.dtype, shape, &Device::Cpu)?.to_dtype(dtype)?;
+        self.count(name);
+        Ok(tensor.to_device(device)?)
+    }
+
+    /// How a tensor is stored.
+    pub(crate) fn stored_dtype(&self, name: &str, shape: &[usize]) -> Result<DType> {
+        Ok(self.entry(name, shape)?.dtype)
+    }
+
+    /// The stored bytes of some tensors of the same type, straight from the map. They count as used.
+    pub(crate) fn raw(&mut self, names: &[&str]) -> Vec<&[u8]> {
+        names.iter().for_each(|name| self.count(name));
+        let stored = names.iter().filter_map(|name| self.entries.get(*name));
+        stored.map(|entry| &self.files[entry.file][entry.bytes.clone()]).collect()
+    }
+
+    fn entry(&self, name: &str, shape: &[usize]) -> Result<&Entry> {
         let entry = self.entries.get(name).ok_or_else(|| Error::weight(name, "is missing"))?;
         if entry.shape != shape {
             return Err(Error::weight(
@@ -106,11 +126,13 @@ impl Checkpoint {
                 format!("has shape {:?}, config.json asks for {shape:?}", entry.shape),
             ));
         }
-        let bytes = &self.files[entry.file][entry.bytes.clone()];
-        let tensor = Tensor::from_raw_buffer(bytes, entry.dtype, shape, &Device::Cpu)?.to_dtype(dtype)?;
-        self.loaded_bytes += bytes.len() as u64;
-        self.used.insert(name.to_owned());
-        Ok(tensor.to_device(device)?)
+        Ok(entry)
+    }
+
+    fn count(&mut self, name: &str) {
+        if let Some(entry) = self.entries.get(name).filter(|_| self.used.insert(name.to_owned())) {
+            self.loaded_bytes += entry.bytes.len() as u64;
+        }
     }
 
     /// Every tensor must be used or deliberately unused. Returns the names of the latter.

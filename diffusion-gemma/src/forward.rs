@@ -12,7 +12,7 @@ use candle_core::{D, DType, Tensor};
 use crate::config::Attention;
 use crate::error::{Error, Result};
 use crate::kv::{LayerKv, Prefix};
-use crate::model::{Layer, Model, rms_norm};
+use crate::model::{Layer, Model};
 use crate::ops;
 use crate::rope::RopeTable;
 
@@ -82,10 +82,10 @@ impl Model {
         let mut grown: Vec<Vec<LayerKv>> =
             segments.iter().map(|_| Vec::with_capacity(self.layers.len())).collect();
         let last = self.layers.len() - 1;
-        for (i, layer) in self.layers.iter().enumerate() {
+        for i in 0..self.layers.len() {
             let table = if self.config.layers[i].attention == Attention::Sliding { &sliding } else { &full };
             let wanted = (i == last).then_some(plan.read.as_slice());
-            x = self.flat_layer(i, layer, &x, &plan, segments, table, wanted, &mut grown)?;
+            x = self.flat_layer(i, &x, &plan, segments, table, wanted, &mut grown)?;
         }
         let hidden = if plan.read.is_empty() { None } else { Some(self.norm(&x, Some(&self.norm))?) };
         segments
@@ -107,7 +107,7 @@ impl Model {
     }
 
     fn norm(&self, x: &Tensor, weight: Option<&Tensor>) -> Result<Tensor> {
-        rms_norm(x, weight, self.config.rms_norm_eps)
+        ops::norm(x, weight, self.config.rms_norm_eps)
     }
 
     /// `[rows, H]`: prompt rows as they are, canvas rows with self-conditioning and their scale-free norm.
@@ -130,7 +130,7 @@ impl Model {
     /// The self-conditioning signal of a step's logits, `[rows, V]` → `[rows, H]`.
     fn soft_signal(&self, logits: &Tensor) -> Result<Tensor> {
         let p = candle_nn::ops::softmax(&logits.to_dtype(DType::F32)?, D::Minus1)?.to_dtype(self.dtype)?;
-        let soft = (p.matmul(&self.embed)? * self.embed_scale)?;
+        let soft = (p.matmul(&self.embed.dense()?)? * self.embed_scale)?;
         let sc = &self.self_conditioning;
         ops::gated(&self.norm(&soft, Some(&sc.pre_norm))?, &sc.gate_up, &sc.down)
     }
@@ -141,7 +141,6 @@ impl Model {
     fn flat_layer(
         &self,
         i: usize,
-        layer: &Layer,
         x: &Tensor,
         plan: &Plan,
         segments: &[Segment<'_>],
@@ -149,50 +148,45 @@ impl Model {
         wanted: Option<&[u32]>,
         grown: &mut [Vec<LayerKv>],
     ) -> Result<Tensor> {
-        let (q_width, kv_width, head_dim) =
-            (self.config.query_width(i), self.config.kv_width(i), self.config.layers[i].head_dim);
-        let h = self.norm(x, Some(&layer.input_norm))?;
-        let projected = layer.qkv.forward(&h)?;
-        let heads = |t: Tensor, norm: Option<&Tensor>, rotate: bool| -> Result<Tensor> {
-            let (rows, width) = t.dims2()?;
-            let split = self.norm(&t.reshape((rows, width / head_dim, head_dim))?, norm)?;
-            let done = if rotate { table.apply(&split)? } else { split };
-            Ok(done.reshape((rows, width))?)
-        };
-        let raw_k = projected.narrow(1, q_width, kv_width)?.contiguous()?;
-        let raw_v = match self.config.layers[i].attention {
-            Attention::Sliding => projected.narrow(1, q_width + kv_width, kv_width)?.contiguous()?,
-            Attention::Full => raw_k.clone(),
-        };
-        let q = heads(projected.narrow(1, 0, q_width)?.contiguous()?, Some(&layer.q_norm), true)?;
-        let k = heads(raw_k, Some(&layer.k_norm), true)?;
-        let v = heads(raw_v, None, false)?;
-        let mixed = self.flat_attention(i, &q, &k, &v, plan, segments, wanted.is_some(), grown)?;
-        let Some(mixed) = mixed else { return Ok(x.clone()) };
+        let (layer, eps, head_dim) =
+            (&self.layers[i], self.config.rms_norm_eps, self.config.layers[i].head_dim);
+        let (q_width, kv_width) = (self.config.query_width(i), self.config.kv_width(i));
+        let projected = layer.qkv.forward(&ops::norm(x, Some(&layer.input_norm), eps)?)?;
+        let keys = q_width..q_width + kv_width;
+        // Full layers take V from the raw key projection.
+        let own_values = q_width + kv_width..q_width + 2 * kv_width;
+        let values =
+            if self.config.layers[i].attention == Attention::Sliding { own_values } else { keys.clone() };
+        let q = ops::heads(&projected, 0..q_width, head_dim, Some(&layer.q_norm), Some(table), eps)?;
+        let k = ops::heads(&projected, keys, head_dim, Some(&layer.k_norm), Some(table), eps)?;
+        let v = ops::heads(&projected, values, head_dim, None, None, eps)?;
+        let jobs = self.attention_jobs(i, &q, &k, &v, plan, segments, wanted.is_some(), grown)?;
+        if jobs.is_empty() {
+            return Ok(x.clone());
+        }
+        let mixed = ops::attention(
+            &jobs,
+            (self.config.num_attention_heads, self.config.layers[i].kv_heads),
+            head_dim,
+        )?;
         let (x, scalars) = match wanted {
-            None => (x.clone(), plan.scalars(layer, &self.device)?.to_dtype(self.dtype)?),
-            Some(read) => {
-                let read = Tensor::new(read, &self.device)?;
-                (
-                    x.index_select(&read, 0)?,
-                    Tensor::full(layer.decoder_scalar as f32, (read.dim(0)?, 1), &self.device)?
-                        .to_dtype(self.dtype)?,
-                )
-            }
+            None => (x.clone(), plan.scalars(layer)),
+            Some(read) => (
+                x.index_select(&Tensor::new(read, &self.device)?, 0)?,
+                vec![layer.decoder_scalar as f32; read.len()],
+            ),
         };
-        let r = (x + self.norm(&layer.o.forward(&mixed)?, Some(&layer.post_attention_norm))?)?;
-        let dense = ops::gated(&self.norm(&r, Some(&layer.pre_ffn_norm))?, &layer.gate_up, &layer.down)?;
-        let routing = ops::route(&layer.router, &r, self.config.top_k_experts, self.config.rms_norm_eps)?;
-        let sparse = ops::experts(layer, &self.norm(&r, Some(&layer.pre_ffn_norm_2))?, &routing)?;
-        let both = (self.norm(&dense, Some(&layer.post_ffn_norm_1))?
-            + self.norm(&sparse, Some(&layer.post_ffn_norm_2))?)?;
-        Ok((r + self.norm(&both, Some(&layer.post_ffn_norm))?)?.broadcast_mul(&scalars)?)
+        let r = ops::add_normed(&x, &layer.o.forward(&mixed)?, &layer.post_attention_norm, eps)?;
+        let dense = ops::gated(&ops::norm(&r, Some(&layer.pre_ffn_norm), eps)?, &layer.gate_up, &layer.down)?;
+        let routing = ops::route(&layer.router, &r, self.config.top_k_experts, eps)?;
+        let sparse = ops::experts(layer, &ops::norm(&r, Some(&layer.pre_ffn_norm_2), eps)?, &routing)?;
+        ops::combine(layer, &r, &dense, &sparse, &scalars, eps)
     }
 
-    /// Attention of every segment, and the grown keys and values of every prefix. With `read_only` just the read rows
-    /// of the canvases attend; `None` when there are none.
+    /// Who attends to what, prompt rows first as in the flat matrix, and the grown keys and values of every prefix. With
+    /// `read_only` just the read rows of the canvases attend.
     #[allow(clippy::too_many_arguments)]
-    fn flat_attention(
+    fn attention_jobs(
         &self,
         i: usize,
         q: &Tensor,
@@ -202,54 +196,51 @@ impl Model {
         segments: &[Segment<'_>],
         read_only: bool,
         grown: &mut [Vec<LayerKv>],
-    ) -> Result<Option<Tensor>> {
-        let heads = (self.config.num_attention_heads, self.config.layers[i].kv_heads);
+    ) -> Result<Vec<ops::Attend>> {
         let window =
             (self.config.layers[i].attention == Attention::Sliding).then_some(self.config.sliding_window);
-        let mut prompts = Vec::new();
-        let mut canvases = Vec::new();
+        let rows_of = |t: &Tensor, at: &Range<usize>| t.narrow(0, at.start, at.len());
+        let (mut prompts, mut canvases) = (Vec::new(), Vec::new());
         for ((segment, at), grown) in segments.iter().zip(&plan.segments).zip(grown) {
             let old = segment.prefix.layer(i);
-            let rows = at.prompt.len();
-            let encoded = if rows == 0 {
-                old.cloned()
-            } else {
-                let (new_k, new_v) =
-                    (k.narrow(0, at.prompt.start, rows)?, v.narrow(0, at.prompt.start, rows)?);
-                Some(LayerKv::append(old, new_k, new_v)?)
-            };
-            if let (false, false, Some(kv)) = (rows == 0, read_only, &encoded) {
-                let mask = causal_mask(rows, kv.kept()?, window, &self.device)?;
-                prompts.push(ops::attention(
-                    &q.narrow(0, at.prompt.start, rows)?,
-                    &kv.k,
-                    &kv.v,
-                    Some(&mask),
-                    heads,
-                )?);
+            let mut encoded = old.cloned();
+            if !at.prompt.is_empty() {
+                let own = (rows_of(k, &at.prompt)?, rows_of(v, &at.prompt)?);
+                let kv = LayerKv::append(old, own.0.clone(), own.1.clone())?;
+                if !read_only {
+                    prompts.push(ops::Attend {
+                        q: rows_of(q, &at.prompt)?,
+                        encoded: old.map(|old| (old.k.clone(), old.v.clone())),
+                        own,
+                        causal: Some(window.unwrap_or(usize::MAX)),
+                    });
+                }
+                encoded = Some(kv.clone());
+                grown.push(window.map_or(Ok(kv.clone()), |window| kv.trimmed(window))?);
             }
             for (canvas, input) in at.canvases.iter().zip(&segment.canvases) {
-                let own = |t: &Tensor| t.narrow(0, canvas.start, canvas.len());
-                let (keys, values) = ops::canvas_keys(encoded.as_ref(), window, &own(k)?, &own(v)?)?;
-                let queries = if read_only {
-                    let read: Vec<u32> = input.read.iter().map(|r| (canvas.start + r) as u32).collect();
-                    q.index_select(&Tensor::new(read.as_slice(), &self.device)?, 0)?
-                } else {
-                    own(q)?
-                };
-                if queries.dim(0)? > 0 {
-                    canvases.push(ops::attention(&queries, &keys, &values, None, heads)?);
+                let read: Vec<u32> = input.read.iter().map(|r| (canvas.start + r) as u32).collect();
+                if read_only && read.is_empty() {
+                    continue;
                 }
-            }
-            if let (false, Some(kv)) = (rows == 0, encoded) {
-                grown.push(match window {
-                    None => kv,
-                    Some(window) => kv.trimmed(window)?,
+                canvases.push(ops::Attend {
+                    q: if read_only {
+                        q.index_select(&Tensor::new(read.as_slice(), &self.device)?, 0)?
+                    } else {
+                        rows_of(q, canvas)?
+                    },
+                    // A canvas sees the last window − 1 encoded tokens, whatever the distance of its own rows.
+                    encoded: encoded
+                        .as_ref()
+                        .map(|kv| kv.tail(window.map_or(usize::MAX, |w| w - 1)))
+                        .transpose()?,
+                    own: (rows_of(k, canvas)?, rows_of(v, canvas)?),
+                    causal: None,
                 });
             }
         }
         prompts.append(&mut canvases);
-        Ok(if prompts.is_empty() { None } else { Some(Tensor::cat(&prompts, 0)?) })
+        Ok(prompts)
     }
 }
 
@@ -290,27 +281,10 @@ impl Plan {
         Ok(Self { segments: plans, prompt_rows, rows: at, positions, read })
     }
 
-    /// `[rows, 1]`: the encoder's scalar for prompt rows, the decoder's for canvas rows.
-    fn scalars(&self, layer: &Layer, device: &candle_core::Device) -> Result<Tensor> {
+    /// One per row: the encoder's scalar for prompt rows, the decoder's for canvas rows.
+    fn scalars(&self, layer: &Layer) -> Vec<f32> {
         let mut scalars = vec![layer.encoder_scalar as f32; self.prompt_rows];
         scalars.resize(self.rows, layer.decoder_scalar as f32);
-        Ok(Tensor::from_vec(scalars, (self.rows, 1), device)?)
+        scalars
     }
-}
-
-/// `[rows, keys]`: the last `rows` keys are the rows themselves; a row sees itself and the `window − 1` keys before it.
-fn causal_mask(
-    rows: usize,
-    keys: usize,
-    window: Option<usize>,
-    device: &candle_core::Device,
-) -> Result<Tensor> {
-    let window = window.unwrap_or(usize::MAX);
-    let mask: Vec<f32> = (0..rows)
-        .flat_map(|row| {
-            let own = keys - rows + row;
-            (0..keys).map(move |key| if key <= own && own - key < window { 0.0 } else { f32::NEG_INFINITY })
-        })
-        .collect();
-    Ok(Tensor::from_vec(mask, (rows, keys), device)?)
 }

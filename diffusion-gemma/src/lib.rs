@@ -6,6 +6,7 @@
 pub mod chat_template;
 mod checkpoint;
 mod config;
+mod cpu;
 mod error;
 mod forward;
 mod kv;

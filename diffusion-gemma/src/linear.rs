@@ -1,28 +1,77 @@
-//! A projection: `y = x Wᵀ`, weights `[out, in]` as the checkpoint stores them, no bias anywhere in this model.
+//! A projection: `y = x Wᵀ`, weights `[out, in]`, no bias anywhere in this model.
+//!
+//! Two forms: packed bf16 for the CPU kernels of `cpu/` (where the checkpoint is bf16 and the processor has them), and a
+//! plain tensor for everything else. The plain reference path reads both through [`Linear::rows`].
 
-use candle_core::Tensor;
+use candle_core::{Device, Tensor};
 
+use crate::cpu::{self, Activations, PackedBf16, Precision};
 use crate::error::Result;
+use crate::ops::values;
 
 /// One projection, or several of the same input stacked by rows (q, k and v; gate and up).
-#[derive(Debug, Clone)]
-pub(crate) struct Linear {
-    weight: Tensor,
+#[derive(Debug)]
+pub(crate) enum Linear {
+    /// `[out, in]` in the compute type.
+    Dense(Tensor),
+    /// bf16 weights in the order the CPU kernels read them; f32 in and out.
+    Packed(PackedBf16, Precision),
 }
 
 impl Linear {
-    /// `weight: [out, in]`.
-    pub(crate) fn new(weight: Tensor) -> Self {
-        Self { weight }
-    }
-
     /// `x: [rows, in]` → `[rows, out]`.
     pub(crate) fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        Ok(x.matmul(&self.weight.t()?)?)
+        match self {
+            Self::Dense(weight) => Ok(x.matmul(&weight.t()?)?),
+            Self::Packed(weight, precision) => {
+                let rows = x.dim(0)?;
+                let mut y = vec![0f32; rows * weight.outputs];
+                let x = values(x)?;
+                weight.matmul(&Activations::new(&x, rows, weight.inputs, *precision), &mut y);
+                Ok(Tensor::from_vec(y, (rows, weight.outputs), &Device::Cpu)?)
+            }
+        }
     }
 
     /// The weights of some of the outputs, `[len, in]`, as the plain reference path uses them.
     pub(crate) fn rows(&self, start: usize, len: usize) -> Result<Tensor> {
-        Ok(self.weight.narrow(0, start, len)?)
+        match self {
+            Self::Dense(weight) => Ok(weight.narrow(0, start, len)?),
+            Self::Packed(weight, _) => {
+                let mut rows = vec![0f32; len * weight.inputs];
+                for (i, row) in rows.chunks_exact_mut(weight.inputs).enumerate() {
+                    weight.read_row(start + i, row);
+                }
+                Ok(Tensor::from_vec(rows, (len, weight.inputs), &Device::Cpu)?)
+            }
+        }
+    }
+
+    /// All weights, `[out, in]`.
+    pub(crate) fn dense(&self) -> Result<Tensor> {
+        let outputs = match self {
+            Self::Dense(weight) => weight.dim(0)?,
+            Self::Packed(weight, _) => weight.outputs,
+        };
+        self.rows(0, outputs)
+    }
+
+    /// Chosen weight rows, `[ids, in]`, in the compute type.
+    pub(crate) fn select(&self, ids: &[u32]) -> Result<Tensor> {
+        match self {
+            Self::Dense(weight) => Ok(weight.index_select(&Tensor::new(ids, weight.device())?, 0)?),
+            Self::Packed(weight, _) => {
+                let rows = cpu::read_rows(weight, ids);
+                Ok(Tensor::from_vec(rows, (ids.len(), weight.inputs), &Device::Cpu)?)
+            }
+        }
+    }
+
+    /// Bytes of the weights in the form they are kept.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Dense(weight) => weight.elem_count() * weight.dtype().size_in_bytes(),
+            Self::Packed(weight, _) => weight.bytes(),
+        }
     }
 }

@@ -9,6 +9,7 @@ use candle_core::{D, DType, Device, Tensor};
 
 use crate::checkpoint::Checkpoint;
 use crate::config::{Attention, Config};
+use crate::cpu::{PackedBf16, Precision};
 use crate::error::{Error, Result};
 use crate::linear::Linear;
 use crate::rope::Rope;
@@ -18,7 +19,7 @@ use crate::rope::Rope;
 pub struct LoadOptions {
     /// Where the weights live.
     pub device: Device,
-    /// Type of weights and activations: f32 or bf16.
+    /// Compute type, f32 or bf16. On a CPU with its own kernels bf16 means bf16 products with f32 sums.
     pub dtype: DType,
 }
 
@@ -27,9 +28,10 @@ pub struct LoadOptions {
 pub struct Model {
     pub(crate) config: Config,
     pub(crate) device: Device,
+    /// Type of the activations between operations.
     pub(crate) dtype: DType,
     /// `[V, H]`: embeds, and is the head.
-    pub(crate) embed: Tensor,
+    pub(crate) embed: Linear,
     /// √H rounded to the weight type, as the embeddings are scaled.
     pub(crate) embed_scale: f64,
     pub(crate) layers: Vec<Layer>,
@@ -73,7 +75,7 @@ pub(crate) struct Layer {
 #[derive(Debug)]
 pub(crate) struct Router {
     /// `[E, H]`.
-    pub(crate) proj: Tensor,
+    pub(crate) proj: Linear,
     /// `[H]`, f32, with H^-½ multiplied in.
     pub(crate) scale: Tensor,
     /// `[E]`.
@@ -104,7 +106,7 @@ impl Model {
         let mut loader = Loader { checkpoint: Checkpoint::open(dir)?, options, report };
         let file_bytes = loader.checkpoint.file_bytes();
         let (v, h) = (config.vocab_size, config.hidden_size);
-        let embed = loader.weight("model.decoder.embed_tokens.weight", &[v, h])?;
+        let embed = loader.linear(&[("model.decoder.embed_tokens.weight".into(), v)], h)?;
         let norm = loader.norm("model.decoder.norm.weight", h)?;
         let layers =
             (0..config.layers.len()).map(|i| loader.layer(&config, i)).collect::<Result<Vec<_>>>()?;
@@ -120,7 +122,7 @@ impl Model {
             rope_sliding: Rope::new(&config.rope_sliding, config_head_dim(&config, Attention::Sliding)),
             rope_full: Rope::new(&config.rope_full, config_head_dim(&config, Attention::Full)),
             device: options.device.clone(),
-            dtype: options.dtype,
+            dtype: if matches!(embed, Linear::Packed(..)) { DType::F32 } else { options.dtype },
             config,
             embed,
             layers,
@@ -162,15 +164,18 @@ impl Model {
                 "token id {id} is outside the vocabulary of {vocab}; hint: the tokenizer belongs to another checkpoint"
             )));
         }
-        let ids = Tensor::new(ids, &self.device)?;
-        Ok((self.embed.index_select(&ids, 0)? * self.embed_scale)?)
+        Ok((self.embed.select(ids)? * self.embed_scale)?)
     }
 
-    /// Soft-capped logits, f32. `hidden: [rows, H]` after the final norm; `table: [n, H]` embedding rows → `[rows, n]`.
-    pub(crate) fn logits(&self, hidden: &Tensor, table: &Tensor) -> Result<Tensor> {
+    /// Soft-capped logits of the whole vocabulary, f32. `hidden: [rows, H]` after the final norm → `[rows, V]`.
+    pub(crate) fn logits(&self, hidden: &Tensor) -> Result<Tensor> {
+        self.soft_cap(&self.embed.forward(hidden)?)
+    }
+
+    /// c·tanh(x/c), f32.
+    pub(crate) fn soft_cap(&self, raw: &Tensor) -> Result<Tensor> {
         let cap = self.config.final_logit_softcapping;
-        let raw = hidden.matmul(&table.t()?)?.to_dtype(DType::F32)?;
-        Ok(((raw / cap)?.tanh()? * cap)?)
+        Ok(((raw.to_dtype(DType::F32)? / cap)?.tanh()? * cap)?)
     }
 }
 
@@ -200,8 +205,39 @@ impl Loader<'_> {
         Ok(tensor)
     }
 
-    fn weight(&mut self, name: &str, shape: &[usize]) -> Result<Tensor> {
-        self.tensor(name, shape, self.options.dtype, &self.options.device)
+    /// Stacked projections of the same input: packed where this CPU has kernels and the weights are bf16.
+    fn linear(&mut self, parts: &[(String, usize)], inputs: usize) -> Result<Linear> {
+        let (options, mut all_bf16) = (self.options, options_fit(self.options, inputs));
+        for (name, outputs) in parts {
+            all_bf16 &= self.checkpoint.stored_dtype(name, &[*outputs, inputs])? == DType::BF16;
+        }
+        if all_bf16 {
+            let names: Vec<&str> = parts.iter().map(|(name, _)| name.as_str()).collect();
+            let packed = PackedBf16::pack(&self.checkpoint.raw(&names), inputs);
+            (self.report)(self.checkpoint.loaded_bytes(), self.checkpoint.file_bytes());
+            return Ok(Linear::Packed(packed, precision(options)));
+        }
+        let parts: Vec<Tensor> = parts
+            .iter()
+            .map(|(name, outputs)| self.tensor(name, &[*outputs, inputs], options.dtype, &options.device))
+            .collect::<Result<_>>()?;
+        Ok(Linear::Dense(Tensor::cat(&parts, 0)?))
+    }
+
+    /// `[E, outputs, inputs]` → one projection per expert.
+    fn experts(&mut self, name: &str, shape: [usize; 3]) -> Result<Vec<Linear>> {
+        let [count, outputs, inputs] = shape;
+        let options = self.options;
+        if options_fit(options, inputs) && self.checkpoint.stored_dtype(name, &shape)? == DType::BF16 {
+            let experts = self.checkpoint.raw(&[name])[0]
+                .chunks_exact(2 * outputs * inputs)
+                .map(|one| Linear::Packed(PackedBf16::pack(&[one], inputs), precision(options)))
+                .collect();
+            (self.report)(self.checkpoint.loaded_bytes(), self.checkpoint.file_bytes());
+            return Ok(experts);
+        }
+        let stacked = self.tensor(name, &shape, options.dtype, &options.device)?;
+        (0..count).map(|e| Ok(Linear::Dense(stacked.get(e)?))).collect()
     }
 
     fn norm(&mut self, name: &str, width: usize) -> Result<Tensor> {
@@ -211,12 +247,6 @@ impl Loader<'_> {
     fn scalar(&mut self, name: &str) -> Result<f64> {
         let value = self.tensor(name, &[1], DType::F32, &Device::Cpu)?;
         Ok(f64::from(value.squeeze(0)?.to_scalar::<f32>()?))
-    }
-
-    fn stacked(&mut self, parts: &[(String, usize)], width: usize) -> Result<Linear> {
-        let parts: Vec<Tensor> =
-            parts.iter().map(|(name, rows)| self.weight(name, &[*rows, width])).collect::<Result<_>>()?;
-        Ok(Linear::new(Tensor::cat(&parts, 0)?))
     }
 
     fn layer(&mut self, config: &Config, i: usize) -> Result<Layer> {
@@ -232,8 +262,6 @@ impl Loader<'_> {
         if config.layers[i].attention == Attention::Sliding {
             qkv.push((format!("{p}.self_attn.v_proj.weight"), kv_width));
         }
-        let gate_up_experts = self.weight(&format!("{p}.experts.gate_up_proj"), &[e, 2 * ffe, h])?;
-        let down_experts = self.weight(&format!("{p}.experts.down_proj"), &[e, h, ffe])?;
         let decoder_scalar = self.scalar(&format!("{p}.layer_scalar"))?;
         Ok(Layer {
             input_norm: self.norm(&format!("{p}.input_layernorm.weight"), h)?,
@@ -245,16 +273,16 @@ impl Loader<'_> {
             post_ffn_norm_2: self.norm(&format!("{p}.post_feedforward_layernorm_2.weight"), h)?,
             q_norm: self.norm(&format!("{p}.self_attn.q_norm.weight"), head_dim)?,
             k_norm: self.norm(&format!("{p}.self_attn.k_norm.weight"), head_dim)?,
-            qkv: self.stacked(&qkv, h)?,
-            o: Linear::new(self.weight(&format!("{p}.self_attn.o_proj.weight"), &[h, q_width])?),
-            gate_up: self.stacked(
+            qkv: self.linear(&qkv, h)?,
+            o: self.linear(&[(format!("{p}.self_attn.o_proj.weight"), h)], q_width)?,
+            gate_up: self.linear(
                 &[(format!("{p}.mlp.gate_proj.weight"), ff), (format!("{p}.mlp.up_proj.weight"), ff)],
                 h,
             )?,
-            down: Linear::new(self.weight(&format!("{p}.mlp.down_proj.weight"), &[h, ff])?),
+            down: self.linear(&[(format!("{p}.mlp.down_proj.weight"), h)], ff)?,
             router: self.router(&p, h, e)?,
-            expert_gate_up: split_experts(&gate_up_experts)?,
-            expert_down: split_experts(&down_experts)?,
+            expert_gate_up: self.experts(&format!("{p}.experts.gate_up_proj"), [e, 2 * ffe, h])?,
+            expert_down: self.experts(&format!("{p}.experts.down_proj"), [e, h, ffe])?,
             encoder_scalar: self.scalar(&format!("model.encoder.language_model.layers.{i}.layer_scalar"))?,
             decoder_scalar,
         })
@@ -265,7 +293,7 @@ impl Loader<'_> {
         let per_expert =
             self.tensor(&format!("{p}.router.per_expert_scale"), &[e], DType::F32, &Device::Cpu)?;
         Ok(Router {
-            proj: self.weight(&format!("{p}.router.proj.weight"), &[e, h])?,
+            proj: self.linear(&[(format!("{p}.router.proj.weight"), e)], h)?,
             scale: (scale * (h as f64).powf(-0.5))?,
             per_expert_scale: per_expert.to_vec1()?,
         })
@@ -277,15 +305,18 @@ impl Loader<'_> {
         Ok(SelfConditioning {
             pre_norm: self.norm(&format!("{p}.pre_norm.weight"), h)?,
             gate_up: self
-                .stacked(&[(format!("{p}.gate_proj.weight"), ff), (format!("{p}.up_proj.weight"), ff)], h)?,
-            down: Linear::new(self.weight(&format!("{p}.down_proj.weight"), &[h, ff])?),
+                .linear(&[(format!("{p}.gate_proj.weight"), ff), (format!("{p}.up_proj.weight"), ff)], h)?,
+            down: self.linear(&[(format!("{p}.down_proj.weight"), h)], ff)?,
         })
     }
 }
 
-/// `[E, out, in]` → one view per expert.
-fn split_experts(stacked: &Tensor) -> Result<Vec<Linear>> {
-    (0..stacked.dim(0)?).map(|e| Ok(Linear::new(stacked.get(e)?))).collect()
+fn options_fit(options: &LoadOptions, inputs: usize) -> bool {
+    options.device.is_cpu() && PackedBf16::supported(inputs)
+}
+
+fn precision(options: &LoadOptions) -> Precision {
+    if options.dtype == DType::BF16 { Precision::Bf16 } else { Precision::F32 }
 }
 
 /// x·(mean(x²)+eps)^-½ (·w) in f32, cast back to the type of `x`. `x: [.., n]`, `w: [n]` f32.

@@ -1,40 +1,196 @@
 //! The operations of a layer, one function each, on flat `[rows, width]` tensors.
 //!
-//! Called by `forward.rs` alone. Dimensions: H hidden, NH query heads, NKV key heads, d head width, K chosen experts.
+//! Called by `forward.rs`. Each has a portable form in tensor operations and, for f32 on CPUs that have them, a kernel
+//! of `cpu/`; the two are compared in the tests. Dimensions: H hidden, NH query heads, NKV key heads, d head width.
 
-use candle_core::{D, DType, Tensor};
+use std::ops::{Deref, Range};
 
-use crate::error::Result;
-use crate::kv::LayerKv;
+use candle_core::{D, DType, Device, Storage, Tensor};
+use parking_lot::RwLockReadGuard;
+
+use crate::cpu::{self, AttentionJob, ExpertWeights, Isa};
+use crate::error::{Error, Result};
 use crate::linear::Linear;
 use crate::model::{Layer, Router, rms_norm};
+use crate::rope::RopeTable;
 
-/// gelu_tanh(gate) ⊙ up. `gate_up: [rows, 2·F]`, gate first → `[rows, F]`.
-pub(crate) fn geglu(gate_up: &Tensor) -> Result<Tensor> {
-    let width = gate_up.dim(1)? / 2;
-    Ok((gate_up.narrow(1, 0, width)?.gelu()? * gate_up.narrow(1, width, width)?)?)
+/// The values of a contiguous f32 tensor on the CPU.
+pub(crate) struct Values<'a> {
+    storage: RwLockReadGuard<'a, Storage>,
+    range: Range<usize>,
 }
 
-/// Attention of some query rows over some keys. `q: [rows, NH·d]`, `k`, `v: [keys, NKV·d]`, `mask: [rows, keys]` added to
-/// the scores → `[rows, NH·d]`. Scores are not scaled: the norms of q and k carry the scale.
-pub(crate) fn attention(
-    q: &Tensor,
-    k: &Tensor,
-    v: &Tensor,
-    mask: Option<&Tensor>,
-    heads: (usize, usize),
+impl Deref for Values<'_> {
+    type Target = [f32];
+
+    fn deref(&self) -> &[f32] {
+        match &*self.storage {
+            Storage::Cpu(storage) => storage.as_slice::<f32>().map_or(&[], |all| &all[self.range.clone()]),
+            _ => &[],
+        }
+    }
+}
+
+/// Borrows the values of a tensor for a kernel.
+pub(crate) fn values(tensor: &Tensor) -> Result<Values<'_>> {
+    let (storage, layout) = tensor.storage_and_layout();
+    match layout.contiguous_offsets() {
+        Some((from, to)) if tensor.dtype() == DType::F32 && tensor.device().is_cpu() => {
+            Ok(Values { storage, range: from..to })
+        }
+        _ => Err(Error::Input(format!(
+            "a CPU kernel was given {:?} in {:?} on {:?}",
+            layout.shape(),
+            tensor.dtype(),
+            tensor.device()
+        ))),
+    }
+}
+
+/// Whether the kernels of `cpu/` apply.
+fn on_kernels(tensor: &Tensor) -> bool {
+    tensor.device().is_cpu() && tensor.dtype() == DType::F32 && cpu::isa() != Isa::Portable
+}
+
+fn matrix(values: Vec<f32>, width: usize) -> Result<Tensor> {
+    let rows = values.len() / width.max(1);
+    Ok(Tensor::from_vec(values, (rows, width), &Device::Cpu)?)
+}
+
+/// RMS norm of every row, with a weight `[width]` or without.
+pub(crate) fn norm(x: &Tensor, weight: Option<&Tensor>, eps: f64) -> Result<Tensor> {
+    if !on_kernels(x) || !x.is_contiguous() {
+        return rms_norm(x, weight, eps);
+    }
+    let weight = weight.map(values).transpose()?;
+    matrix(cpu::norm(&values(x)?, x.dim(D::Minus1)?, weight.as_deref(), eps as f32), x.dim(D::Minus1)?)
+}
+
+/// `x + rms(branch)·weight`.
+pub(crate) fn add_normed(x: &Tensor, branch: &Tensor, weight: &Tensor, eps: f64) -> Result<Tensor> {
+    if !on_kernels(x) {
+        return Ok((x + rms_norm(branch, Some(weight), eps)?)?);
+    }
+    let width = x.dim(1)?;
+    matrix(cpu::add_normed(&values(x)?, &values(branch)?, width, &values(weight)?, eps as f32), width)
+}
+
+/// The end of a layer: `(r + rms(rms(dense)·w₁ + rms(sparse)·w₂)·w) · scalar`, with one scalar per row.
+pub(crate) fn combine(
+    layer: &Layer,
+    r: &Tensor,
+    dense: &Tensor,
+    sparse: &Tensor,
+    scalars: &[f32],
+    eps: f64,
 ) -> Result<Tensor> {
+    if on_kernels(r) {
+        let (w1, w2, w) =
+            (values(&layer.post_ffn_norm_1)?, values(&layer.post_ffn_norm_2)?, values(&layer.post_ffn_norm)?);
+        return matrix(
+            cpu::combine(&values(r)?, &values(dense)?, &values(sparse)?, [&w1, &w2, &w], scalars, eps as f32),
+            r.dim(1)?,
+        );
+    }
+    let both = (rms_norm(dense, Some(&layer.post_ffn_norm_1), eps)?
+        + rms_norm(sparse, Some(&layer.post_ffn_norm_2), eps)?)?;
+    let scalars = Tensor::from_slice(scalars, (scalars.len(), 1), r.device())?.to_dtype(r.dtype())?;
+    Ok((r + rms_norm(&both, Some(&layer.post_ffn_norm), eps)?)?.broadcast_mul(&scalars)?)
+}
+
+/// Norm and rotation of the heads in `columns` of projected rows. `x: [rows, projected]` → `[rows, columns]`.
+pub(crate) fn heads(
+    x: &Tensor,
+    columns: Range<usize>,
+    head_dim: usize,
+    weight: Option<&Tensor>,
+    table: Option<&RopeTable>,
+    eps: f64,
+) -> Result<Tensor> {
+    let (rows, stride) = x.dims2()?;
+    let width = columns.len();
+    if on_kernels(x) {
+        let weight = weight.map(values).transpose()?;
+        let rotation = table.map(|t| Ok::<_, Error>((values(&t.cos)?, values(&t.sin)?))).transpose()?;
+        let rotation = rotation.as_ref().map(|(cos, sin)| (&**cos, &**sin));
+        return matrix(
+            cpu::heads(&values(x)?, stride, columns, head_dim, weight.as_deref(), rotation, eps as f32),
+            width,
+        );
+    }
+    let split =
+        x.narrow(1, columns.start, width)?.contiguous()?.reshape((rows, width / head_dim, head_dim))?;
+    let normed = rms_norm(&split, weight, eps)?;
+    let done = table.map_or(Ok(normed.clone()), |table| table.apply(&normed))?;
+    Ok(done.reshape((rows, width))?)
+}
+
+/// Query rows and the keys they see.
+#[derive(Debug)]
+pub(crate) struct Attend {
+    /// `[rows, NH·d]`.
+    pub(crate) q: Tensor,
+    /// Keys and values encoded earlier, `[keys, NKV·d]`.
+    pub(crate) encoded: Option<(Tensor, Tensor)>,
+    /// Keys and values of the canvas or of the prompt rows themselves, `[keys, NKV·d]`.
+    pub(crate) own: (Tensor, Tensor),
+    /// `Some(window)`: each row sees at most `window` keys up to its own; `None`: every key.
+    pub(crate) causal: Option<usize>,
+}
+
+/// Attention of every job, rows in the order of the jobs: `[rows, NH·d]`. Scores are not scaled: the norms of q and k
+/// carry the scale.
+pub(crate) fn attention(jobs: &[Attend], heads: (usize, usize), head_dim: usize) -> Result<Tensor> {
+    if jobs.first().is_some_and(|job| on_kernels(&job.q)) {
+        let held: Vec<[Option<Values<'_>>; 5]> = jobs.iter().map(hold).collect::<Result<_>>()?;
+        let jobs: Vec<AttentionJob<'_>> = held
+            .iter()
+            .zip(jobs)
+            .map(|([q, k, v, own_k, own_v], job)| AttentionJob {
+                q: q.as_deref().unwrap_or_default(),
+                encoded: [k.as_deref().unwrap_or_default(), v.as_deref().unwrap_or_default()],
+                own: [own_k.as_deref().unwrap_or_default(), own_v.as_deref().unwrap_or_default()],
+                causal: job.causal,
+            })
+            .collect();
+        return matrix(cpu::attend(&jobs, heads, head_dim), heads.0 * head_dim);
+    }
+    let parts: Vec<Tensor> = jobs.iter().map(|job| attend_portably(job, heads)).collect::<Result<_>>()?;
+    Ok(Tensor::cat(&parts, 0)?)
+}
+
+/// Borrows queries, encoded keys and values, own keys and values.
+fn hold(job: &Attend) -> Result<[Option<Values<'_>>; 5]> {
+    let (k, v) = job.encoded.as_ref().map_or((None, None), |(k, v)| (Some(k), Some(v)));
+    Ok([
+        Some(values(&job.q)?),
+        k.map(values).transpose()?,
+        v.map(values).transpose()?,
+        Some(values(&job.own.0)?),
+        Some(values(&job.own.1)?),
+    ])
+}
+
+fn attend_portably(job: &Attend, heads: (usize, usize)) -> Result<Tensor> {
+    let (k, v) = match &job.encoded {
+        None => job.own.clone(),
+        Some((k, v)) => (Tensor::cat(&[k, &job.own.0], 0)?, Tensor::cat(&[v, &job.own.1], 0)?),
+    };
     let (query_heads, kv_heads) = heads;
-    let (rows, width) = q.dims2()?;
+    let (rows, width) = job.q.dims2()?;
     let keys = k.dim(0)?;
     let (d, group) = (width / query_heads, query_heads / kv_heads);
-    let q =
-        q.reshape((rows, kv_heads, group, d))?.permute((1, 2, 0, 3))?.reshape((kv_heads, group * rows, d))?;
+    let q = job.q.reshape((rows, kv_heads, group, d))?.permute((1, 2, 0, 3))?.reshape((
+        kv_heads,
+        group * rows,
+        d,
+    ))?;
     let k = k.reshape((keys, kv_heads, d))?.transpose(0, 1)?.contiguous()?;
     let v = v.reshape((keys, kv_heads, d))?.transpose(0, 1)?.contiguous()?;
     let mut scores = q.matmul(&k.t()?)?.to_dtype(DType::F32)?;
-    if let Some(mask) = mask {
-        scores = scores.reshape((kv_heads, group, rows, keys))?.broadcast_add(mask)?.reshape((
+    if let Some(window) = job.causal {
+        let mask = causal_mask(rows, keys, window, job.q.device())?;
+        scores = scores.reshape((kv_heads, group, rows, keys))?.broadcast_add(&mask)?.reshape((
             kv_heads,
             group * rows,
             keys,
@@ -45,16 +201,15 @@ pub(crate) fn attention(
     Ok(mixed.reshape((rows, width))?)
 }
 
-/// Keys and values that a canvas sees: what the window leaves of the encoded tokens, then the canvas itself.
-pub(crate) fn canvas_keys(
-    encoded: Option<&LayerKv>,
-    window: Option<usize>,
-    k: &Tensor,
-    v: &Tensor,
-) -> Result<(Tensor, Tensor)> {
-    let Some(encoded) = encoded else { return Ok((k.clone(), v.clone())) };
-    let (old_k, old_v) = encoded.tail(window.map_or(usize::MAX, |w| w - 1))?;
-    Ok((Tensor::cat(&[&old_k, k], 0)?, Tensor::cat(&[&old_v, v], 0)?))
+/// `[rows, keys]`: the last `rows` keys are the rows themselves; a row sees itself and the `window − 1` keys before it.
+fn causal_mask(rows: usize, keys: usize, window: usize, device: &Device) -> Result<Tensor> {
+    let mask: Vec<f32> = (0..rows)
+        .flat_map(|row| {
+            let own = keys - rows + row;
+            (0..keys).map(move |key| if key <= own && own - key < window { 0.0 } else { f32::NEG_INFINITY })
+        })
+        .collect();
+    Ok(Tensor::from_vec(mask, (rows, keys), device)?)
 }
 
 /// Chosen experts of every row: `[rows · K]` ids and weights, highest probability first; of equals the lower index.
@@ -67,14 +222,18 @@ pub(crate) struct Routing {
 
 /// `x: [rows, H]`, the residual without any norm.
 pub(crate) fn route(router: &Router, x: &Tensor, top_k: usize, eps: f64) -> Result<Routing> {
-    let scaled = rms_norm(&x.to_dtype(DType::F32)?, Some(&router.scale), eps)?.to_dtype(x.dtype())?;
-    let logits = scaled.matmul(&router.proj.t()?)?.to_dtype(DType::F32)?.to_vec2::<f32>()?;
+    let scaled = norm(&x.to_dtype(DType::F32)?, Some(&router.scale), eps)?.to_dtype(x.dtype())?;
+    let logits = router.proj.forward(&scaled)?.to_dtype(DType::F32)?.to_vec2::<f32>()?;
     let mut routing = Routing { top_k, experts: Vec::new(), weights: Vec::new() };
     let mut order: Vec<u32> = Vec::new();
     for row in &logits {
         order.clear();
         order.extend(0..row.len() as u32);
-        order.sort_by(|a, b| row[*b as usize].total_cmp(&row[*a as usize]).then(a.cmp(b)));
+        let descending = |a: &u32, b: &u32| row[*b as usize].total_cmp(&row[*a as usize]).then(a.cmp(b));
+        if top_k < order.len() {
+            order.select_nth_unstable_by(top_k - 1, descending);
+        }
+        order[..top_k].sort_unstable_by(descending);
         // A softmax over all experts, renormalised over the chosen ones, is the softmax over the chosen ones.
         let best = row[order[0] as usize];
         let powers: Vec<f32> = order[..top_k].iter().map(|e| (row[*e as usize] - best).exp()).collect();
@@ -89,6 +248,19 @@ pub(crate) fn route(router: &Router, x: &Tensor, top_k: usize, eps: f64) -> Resu
 
 /// The mixture of experts, grouped so that each chosen expert runs one matmul over all its rows. `x: [rows, H]`.
 pub(crate) fn experts(layer: &Layer, x: &Tensor, routing: &Routing) -> Result<Tensor> {
+    let packed: Option<Vec<ExpertWeights<'_>>> = layer
+        .expert_gate_up
+        .iter()
+        .zip(&layer.expert_down)
+        .map(|pair| match pair {
+            (Linear::Packed(gate_up, _), Linear::Packed(down, _)) => Some(ExpertWeights { gate_up, down }),
+            _ => None,
+        })
+        .collect();
+    if let (Some(packed), Some(Linear::Packed(_, precision))) = (packed, layer.expert_down.first()) {
+        let h = x.dim(1)?;
+        return matrix(cpu::mix(&values(x)?, h, &packed, &routing.experts, &routing.weights, *precision), h);
+    }
     let (rows, h) = x.dims2()?;
     let mut by_expert: Vec<Vec<usize>> = vec![Vec::new(); layer.expert_down.len()];
     for (slot, expert) in routing.experts.iter().enumerate() {
@@ -109,5 +281,12 @@ pub(crate) fn experts(layer: &Layer, x: &Tensor, routing: &Routing) -> Result<Te
 
 /// down( gelu_tanh(gate·y) ⊙ up·y ). `y: [rows, in]`.
 pub(crate) fn gated(y: &Tensor, gate_up: &Linear, down: &Linear) -> Result<Tensor> {
-    down.forward(&geglu(&gate_up.forward(y)?)?)
+    let both = gate_up.forward(y)?;
+    let width = both.dim(1)? / 2;
+    let inner = if on_kernels(&both) {
+        matrix(cpu::geglu(&values(&both)?, width, true), width)?
+    } else {
+        (both.narrow(1, 0, width)?.gelu()? * both.narrow(1, width, width)?)?
+    };
+    down.forward(&inner)
 }

@@ -1,7 +1,7 @@
 //! From final hidden states to what a decision needs: the logits of a slot's labels, and what the whole vocabulary
 //! said at that slot. Nothing of size `[canvas, vocabulary]` is ever made: only slot rows reach the head.
 
-use candle_core::{DType, Tensor};
+use candle_core::Tensor;
 
 use crate::error::{Error, Result};
 use crate::model::Model;
@@ -24,7 +24,7 @@ impl Model {
         if rows != labels.len() {
             return Err(Error::Input(format!("{rows} hidden rows for {} label sets", labels.len())));
         }
-        let logits = self.logits(hidden, &self.embed)?.to_dtype(DType::F32)?.to_vec2::<f32>()?;
+        let logits = self.logits(hidden)?.to_vec2::<f32>()?;
         logits
             .iter()
             .zip(labels)

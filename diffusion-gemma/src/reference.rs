@@ -189,11 +189,8 @@ impl<'m> Reference<'m> {
         }
         let hidden = self.norm(&x, Some(&self.model.norm))?;
         tap("dec.final_norm", &hidden);
-        if self.rules.soft_cap {
-            self.model.logits(&hidden, &self.model.embed)
-        } else {
-            Ok(hidden.matmul(&self.model.embed.t()?)?.to_dtype(DType::F32)?)
-        }
+        let raw = hidden.matmul(&self.model.embed.dense()?.t()?)?;
+        if self.rules.soft_cap { self.model.soft_cap(&raw) } else { Ok(raw.to_dtype(DType::F32)?) }
     }
 
     fn self_conditioning(&self, logits: &Tensor, tap: &mut Tap<'_>) -> Result<Tensor> {
@@ -201,7 +198,7 @@ impl<'m> Reference<'m> {
         let p =
             candle_nn::ops::softmax(&logits.to_dtype(DType::F32)?, D::Minus1)?.to_dtype(self.model.dtype)?;
         let scale = if self.rules.scaled_soft_embedding { self.model.embed_scale } else { 1.0 };
-        let soft = (p.matmul(&self.model.embed)? * scale)?;
+        let soft = (p.matmul(&self.model.embed.dense()?)? * scale)?;
         tap("dec_sc.soft_embeddings", &soft);
         let normed = self.norm(&soft, Some(&sc.pre_norm))?;
         let width = self.model.config.intermediate_size;
@@ -311,7 +308,7 @@ impl<'m> Reference<'m> {
         scores = scores.broadcast_add(&self.mask(i, rows, keys, role)?)?;
         let p = candle_nn::ops::softmax(&scores, D::Minus1)?.to_dtype(model.dtype)?;
         let mixed = p.matmul(&spread(&v)?)?.transpose(0, 1)?.reshape((rows, q_width))?;
-        Ok((layer.o.forward(&mixed)?, k, v))
+        Ok((mixed.matmul(&layer.o.dense()?.t()?)?, k, v))
     }
 
     /// `[rows, keys]`: 0 where a row may see a key, −∞ where it may not. The last `rows` keys are the rows themselves.
@@ -347,7 +344,7 @@ impl<'m> Reference<'m> {
         let scaled = rms_norm(&x.to_dtype(DType::F32)?, None, eps)?
             .broadcast_mul(&layer.router.scale)?
             .to_dtype(self.model.dtype)?;
-        let logits = scaled.matmul(&layer.router.proj.t()?)?.to_dtype(DType::F32)?;
+        let logits = scaled.matmul(&layer.router.proj.dense()?.t()?)?.to_dtype(DType::F32)?;
         let probabilities = candle_nn::ops::softmax(&logits, D::Minus1)?;
         tap(&format!("{name}.router_probs"), &probabilities);
         let k = self.model.config.top_k_experts;

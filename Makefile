@@ -1,0 +1,30 @@
+# What a person types. `make` alone lists it.
+
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+CARGO ?= cargo
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+
+.PHONY: help build demo test lint clean
+
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-10s %s\n", $$1, $$2}'
+
+build: ## Build dgem and dgemma-server, linked into bin/
+	$(CARGO) build --release --locked -p dgem -p dgemma-server
+	@mkdir -p bin
+	@ln -sf "$(abspath $(TARGET))/release/dgem" "$(abspath $(TARGET))/release/dgemma-server" bin/
+
+demo: build ## Start the server on the demo model, make one decision, stop the server
+	@scripts/demo.sh
+
+test: ## Run every test
+	$(CARGO) test --workspace --locked
+
+lint: ## Check formatting and lints; warnings are errors
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+
+clean: ## Remove what was built
+	$(CARGO) clean
+	rm -rf bin

@@ -1,0 +1,150 @@
+//! The packed matmul on AMX tiles: 16×16 sums of f32, 16×32 tiles of bf16.
+//!
+//! The compiler has no stable intrinsics for tiles, so the few instructions stand here as assembly. Sums of 32 rows × 32
+//! outputs live in four tiles; for each step of 32 inputs, two weight tiles are loaded once and meet every plane of the
+//! activations. Instruction semantics: Intel SDM volume 2, "Intel AMX instruction set reference".
+
+#![allow(unsafe_code)] // the point of this file
+
+use std::arch::asm;
+use std::arch::x86_64::__cpuid_count;
+
+use super::activations::{Activations, TILE_ROWS};
+use super::packed::Line;
+
+/// Whether the processor has bf16 tiles and the kernel lets this process use them (asks for it).
+pub(super) fn available() -> bool {
+    // CPUID leaf 7: EDX bit 22 is AMX-BF16, bit 24 AMX-TILE.
+    let features = __cpuid_count(7, 0).edx;
+    features & (1 << 22) != 0 && features & (1 << 24) != 0 && permitted()
+}
+
+/// Linux grants the tile registers per process, on request.
+#[cfg(target_os = "linux")]
+fn permitted() -> bool {
+    const SYS_ARCH_PRCTL: i64 = 158;
+    const ARCH_REQ_XCOMP_PERM: u64 = 0x1023;
+    const XFEATURE_XTILEDATA: u64 = 18;
+    let result: i64;
+    // SAFETY: a system call without memory operands; the clobbered registers are declared.
+    unsafe {
+        asm!("syscall", inlateout("rax") SYS_ARCH_PRCTL => result, in("rdi") ARCH_REQ_XCOMP_PERM,
+             in("rsi") XFEATURE_XTILEDATA, out("rcx") _, out("r11") _, options(nostack));
+    }
+    result == 0
+}
+
+#[cfg(not(target_os = "linux"))]
+fn permitted() -> bool {
+    false
+}
+
+/// Eight tiles of 16 rows of 64 bytes.
+#[repr(C, align(64))]
+struct TileConfig([u8; 64]);
+
+static CONFIG: TileConfig = {
+    let mut bytes = [0; 64];
+    bytes[0] = 1; // palette
+    let mut tile = 0;
+    while tile < 8 {
+        bytes[16 + 2 * tile] = 64; // bytes per row
+        bytes[48 + tile] = TILE_ROWS as u8;
+        tile += 1;
+    }
+    TileConfig(bytes)
+};
+
+/// Sums of 16 × 16.
+#[repr(C, align(64))]
+struct Tile([f32; 256]);
+
+/// `panels`: two panels of packed weights. Writes `columns` columns of every row to `y`, rows `stride` apart.
+///
+/// # Safety
+/// AMX is available; `y` has room for `x.rows` rows and is nobody else's.
+pub(super) unsafe fn panel_pair(
+    x: &Activations<'_>,
+    panels: &[Line],
+    y: *mut f32,
+    stride: usize,
+    columns: usize,
+) {
+    let (left, right) = panels.split_at(panels.len() / 2);
+    let tiles = x.rows.div_ceil(TILE_ROWS);
+    // SAFETY: tile registers are configured for these shapes before use and released after; row tiles lie inside the
+    // zero-padded planes, and the stores stay inside the rows and columns that the caller gave.
+    unsafe {
+        asm!("ldtilecfg [{}]", in(reg) &raw const CONFIG, options(nostack, readonly));
+        let mut first = 0;
+        while first < tiles {
+            let two = first + 1 < tiles;
+            if two {
+                sum_two(x, first, left, right);
+            } else {
+                sum_one(x, first, left, right);
+            }
+            let mut sums = [const { Tile([0.0; 256]) }; 4];
+            let at = sums.as_mut_ptr();
+            asm!("tilestored [{a} + {s}], tmm0", "tilestored [{b} + {s}], tmm1", a = in(reg) at, b = in(reg) at.add(1),
+                 s = in(reg) 64usize, options(nostack));
+            if two {
+                asm!("tilestored [{a} + {s}], tmm2", "tilestored [{b} + {s}], tmm3", a = in(reg) at.add(2),
+                     b = in(reg) at.add(3), s = in(reg) 64usize, options(nostack));
+            }
+            for (tile, sums) in sums.chunks_exact(2).take(1 + usize::from(two)).enumerate() {
+                let row = (first + tile) * TILE_ROWS;
+                for r in 0..TILE_ROWS.min(x.rows - row) {
+                    let to = y.add((row + r) * stride);
+                    let (low, high) = (columns.min(16), columns.saturating_sub(16));
+                    std::ptr::copy_nonoverlapping(sums[0].0.as_ptr().add(16 * r), to, low);
+                    std::ptr::copy_nonoverlapping(sums[1].0.as_ptr().add(16 * r), to.add(16), high);
+                }
+            }
+            first += 2;
+        }
+        asm!("tilerelease", options(nostack, nomem));
+    }
+}
+
+/// Sums of row tiles `tile` and `tile + 1` into tmm0…tmm3.
+unsafe fn sum_two(x: &Activations<'_>, tile: usize, left: &[Line], right: &[Line]) {
+    let row_bytes = x.lines * size_of::<Line>();
+    // SAFETY: see `panel_pair`.
+    unsafe {
+        asm!("tilezero tmm0", "tilezero tmm1", "tilezero tmm2", "tilezero tmm3", out("tmm0") _, out("tmm1") _, out("tmm2") _,
+             out("tmm3") _, options(nostack, nomem));
+        for step in 0..x.lines {
+            asm!("tileloadd tmm6, [{l} + {s}]", "tileloadd tmm7, [{r} + {s}]", l = in(reg) left.as_ptr().add(16 * step),
+                 r = in(reg) right.as_ptr().add(16 * step), s = in(reg) 64usize, out("tmm6") _, out("tmm7") _,
+                 options(nostack, readonly));
+            for plane in x.planes() {
+                let rows = plane.as_ptr().add(tile * TILE_ROWS * x.lines + step);
+                asm!("tileloadd tmm4, [{a} + {s}]", "tdpbf16ps tmm0, tmm4, tmm6", "tileloadd tmm5, [{b} + {s}]",
+                     "tdpbf16ps tmm1, tmm4, tmm7", "tdpbf16ps tmm2, tmm5, tmm6", "tdpbf16ps tmm3, tmm5, tmm7",
+                     a = in(reg) rows, b = in(reg) rows.add(TILE_ROWS * x.lines), s = in(reg) row_bytes, out("tmm0") _,
+                     out("tmm1") _, out("tmm2") _, out("tmm3") _, out("tmm4") _, out("tmm5") _, options(nostack, readonly));
+            }
+        }
+    }
+}
+
+/// Sums of row tile `tile` into tmm0 and tmm1.
+unsafe fn sum_one(x: &Activations<'_>, tile: usize, left: &[Line], right: &[Line]) {
+    let row_bytes = x.lines * size_of::<Line>();
+    // SAFETY: see `panel_pair`.
+    unsafe {
+        asm!("tilezero tmm0", "tilezero tmm1", out("tmm0") _, out("tmm1") _, options(nostack, nomem));
+        for step in 0..x.lines {
+            asm!("tileloadd tmm6, [{l} + {s}]", "tileloadd tmm7, [{r} + {s}]", l = in(reg) left.as_ptr().add(16 * step),
+                 r = in(reg) right.as_ptr().add(16 * step), s = in(reg) 64usize, out("tmm6") _, out("tmm7") _,
+                 options(nostack, readonly));
+            for plane in x.planes() {
+                let rows = plane.as_ptr().add(tile * TILE_ROWS * x.lines + step);
+                asm!("tileloadd tmm4, [{a} + {s}]", "tdpbf16ps tmm0, tmm4, tmm6", "tdpbf16ps tmm1, tmm4, tmm7",
+                     a = in(reg) rows, s = in(reg) row_bytes, out("tmm0") _, out("tmm1") _, out("tmm4") _,
+                     options(nostack, readonly));
+            }
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! Attention of many small jobs at once: each head of each block of query rows is a task.
+//!
+//! Scores of a few rows are computed, turned into probabilities and multiplied with the values before the next rows, so
+//! no matrix of rows × keys is ever whole, and causal rows touch only the keys they may see.
+
+#![allow(unsafe_code)] // raw blocks of rows are handed to the kernels
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+use super::Shared;
+use super::rows::{exp, wide};
+
+/// Query rows of one job; the keys they see.
+#[derive(Debug)]
+pub(crate) struct AttentionJob<'a> {
+    /// `[rows, query width]`: the job's rows of the query matrix.
+    pub(crate) q: &'a [f32],
+    /// Keys and values encoded earlier, `[keys, kv width]`; may be empty.
+    pub(crate) encoded: [&'a [f32]; 2],
+    /// Keys and values of the job's own rows.
+    pub(crate) own: [&'a [f32]; 2],
+    /// `Some(window)`: each row sees at most `window` keys up to its own. `None`: every row sees every key.
+    pub(crate) causal: Option<usize>,
+}
+
+/// Query rows of one task.
+const TASK_ROWS: usize = 48;
+/// Keys whose scores are computed together.
+const KEYS: usize = 32;
+
+/// `[rows of all jobs, heads · head_dim]`. `heads`: query and key heads.
+pub(crate) fn attend(jobs: &[AttentionJob<'_>], heads: (usize, usize), head_dim: usize) -> Vec<f32> {
+    let width = heads.0 * head_dim;
+    let total: usize = jobs.iter().map(|job| job.q.len()).sum();
+    let mut out = vec![0f32; total];
+    let target = Shared::new(&mut out);
+    let mut tasks = Vec::new();
+    let mut first = 0;
+    for job in jobs {
+        let rows = job.q.len() / width;
+        for from in (0..rows).step_by(TASK_ROWS) {
+            for kv_head in 0..heads.1 {
+                tasks.push((job, first, from..(from + TASK_ROWS).min(rows), kv_head));
+            }
+        }
+        first += rows;
+    }
+    tasks.into_par_iter().with_max_len(1).for_each(|(job, first, rows, kv_head)| {
+        let task = Task { job, heads, head_dim, kv_head };
+        // SAFETY: the task writes its own rows and the columns of its own heads.
+        task.run(rows, unsafe { target.pointer().add(first * width) });
+    });
+    out
+}
+
+struct Task<'a> {
+    job: &'a AttentionJob<'a>,
+    heads: (usize, usize),
+    head_dim: usize,
+    kv_head: usize,
+}
+
+/// The keys of one kind (encoded, own) that some row of a task sees.
+struct Piece<'a> {
+    v: &'a [f32],
+    /// First such key, and one past the last.
+    keys: Range<usize>,
+    /// Where its scores begin in a line of scores.
+    column: usize,
+    /// Keys in groups of 32, each group `[head_dim, 32]`; missing keys of the last group are zero.
+    packed: Vec<f32>,
+}
+
+impl Task<'_> {
+    /// `out`: the first row of the job.
+    fn run(&self, rows: Range<usize>, out: *mut f32) {
+        let (width, kv_width) = (self.heads.0 * self.head_dim, self.heads.1 * self.head_dim);
+        let mut stride = 0;
+        let pieces = [0, 1].map(|kind| {
+            let keys = self.seen_by(kind, &rows);
+            let piece = self.piece(kind, keys, stride);
+            stride += piece.keys.len().next_multiple_of(KEYS);
+            piece
+        });
+        let mut scores = vec![0f32; block_rows() * stride];
+        let group = self.heads.0 / self.heads.1;
+        for head in self.kv_head * group..(self.kv_head + 1) * group {
+            for row in rows.clone().step_by(block_rows()) {
+                let block = row..(row + block_rows()).min(rows.end);
+                let q = &self.job.q[row * width + head * self.head_dim..];
+                // Columns of the line that this block computes, per piece: whole groups, counted from the first packed one.
+                let computed = [0, 1].map(|kind| {
+                    let (piece, seen) = (&pieces[kind], self.seen_by(kind, &block));
+                    let first = seen.start.saturating_sub(piece.keys.start) / KEYS * KEYS;
+                    first..(seen.end - piece.keys.start).max(first)
+                });
+                for (piece, columns) in pieces.iter().zip(&computed) {
+                    for at in columns.clone().step_by(KEYS) {
+                        let to = &raw mut scores[piece.column + at];
+                        multiply(
+                            block.len(),
+                            self.head_dim,
+                            KEYS,
+                            q,
+                            width,
+                            &piece.packed[at * self.head_dim..],
+                            KEYS,
+                            to,
+                            stride,
+                            false,
+                        );
+                    }
+                }
+                let mut sums = [0f32; 16];
+                for (r, sum) in sums.iter_mut().enumerate().take(block.len()) {
+                    let line = &mut scores[r * stride..(r + 1) * stride];
+                    let seen = [0, 1].map(|kind| {
+                        let (piece, keys) = (&pieces[kind], self.seen_by(kind, &(row + r..row + r + 1)));
+                        piece.column + keys.start - piece.keys.start
+                            ..piece.column + keys.end - piece.keys.start
+                    });
+                    probabilities(line, &seen, sum);
+                }
+                for column in (0..self.head_dim).step_by(KEYS) {
+                    let columns = (self.head_dim - column).min(KEYS);
+                    // SAFETY: the rows of the block and this head's columns belong to this task.
+                    let to = unsafe { out.add(row * width + head * self.head_dim + column) };
+                    let mut accumulate = false;
+                    for (piece, computed) in
+                        pieces.iter().zip(&computed).filter(|(_, computed)| !computed.is_empty())
+                    {
+                        let values = &piece.v[(piece.keys.start + computed.start) * kv_width
+                            + self.kv_head * self.head_dim
+                            + column..];
+                        let p = &scores[piece.column + computed.start..];
+                        multiply(
+                            block.len(),
+                            computed.len(),
+                            columns,
+                            p,
+                            stride,
+                            values,
+                            kv_width,
+                            to,
+                            width,
+                            accumulate,
+                        );
+                        accumulate = true;
+                    }
+                }
+                for (r, sum) in sums.iter().enumerate().take(block.len()) {
+                    // SAFETY: as above.
+                    let line = unsafe {
+                        std::slice::from_raw_parts_mut(
+                            out.add((row + r) * width + head * self.head_dim),
+                            self.head_dim,
+                        )
+                    };
+                    line.iter_mut().for_each(|x| *x /= sum);
+                }
+            }
+        }
+    }
+
+    /// Encoded (0) or own (1) keys that some of these rows see.
+    fn seen_by(&self, kind: usize, rows: &Range<usize>) -> Range<usize> {
+        let kv_width = self.heads.1 * self.head_dim;
+        let (encoded, own) = (self.job.encoded[0].len() / kv_width, self.job.own[0].len() / kv_width);
+        match (self.job.causal, kind) {
+            (None, 0) => 0..encoded,
+            (None, _) => 0..own,
+            (Some(window), 0) => (encoded + rows.start + 1).saturating_sub(window).min(encoded)..encoded,
+            (Some(window), _) => (rows.start + 1).saturating_sub(window)..rows.end,
+        }
+    }
+
+    fn piece(&self, kind: usize, keys: Range<usize>, column: usize) -> Piece<'_> {
+        let [k, v] = if kind == 0 { self.job.encoded } else { self.job.own };
+        let (kv_width, d) = (self.heads.1 * self.head_dim, self.head_dim);
+        let mut packed = vec![0f32; keys.len().next_multiple_of(KEYS) * d];
+        for (i, key) in keys.clone().enumerate() {
+            let from = &k[key * kv_width + self.kv_head * d..][..d];
+            let group = &mut packed[i / KEYS * KEYS * d..];
+            for (x, to) in from.iter().zip(group[i % KEYS..].iter_mut().step_by(KEYS)) {
+                *to = *x;
+            }
+        }
+        Piece { v, keys, column, packed }
+    }
+}
+
+wide! {
+    /// Scores → e^(score − max) where seen, 0 elsewhere; their sum. `seen`: two ascending ranges of the line.
+    fn probabilities(line: &mut [f32], seen: &[Range<usize>; 2], sum: &mut f32) {
+        let hide = |line: &mut [f32], value: f32| {
+            line[..seen[0].start].fill(value);
+            line[seen[0].end..seen[1].start].fill(value);
+            line[seen[1].end..].fill(value);
+        };
+        hide(line, f32::NEG_INFINITY);
+        let mut best = [f32::NEG_INFINITY; 16];
+        for chunk in line.chunks_exact(16) {
+            for (b, x) in best.iter_mut().zip(chunk) {
+                *b = if *x > *b { *x } else { *b };
+            }
+        }
+        let best = best.iter().fold(f32::NEG_INFINITY, |a, b| a.max(*b));
+        let mut lanes = [0f32; 16];
+        for chunk in line.chunks_exact_mut(16) {
+            for (lane, x) in lanes.iter_mut().zip(chunk) {
+                *x = exp(*x - best);
+                *lane += *x;
+            }
+        }
+        *sum = lanes.iter().sum();
+        hide(line, 0.0);
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn block_rows() -> usize {
+    super::avx512::BLOCK
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn block_rows() -> usize {
+    12
+}
+
+/// `c[rows, columns] (+)= a[rows, depth] · b[depth, columns]` with distances of rows.
+#[cfg(target_arch = "x86_64")]
+#[allow(clippy::too_many_arguments)] // a matrix product has that many sizes
+fn multiply(
+    rows: usize,
+    depth: usize,
+    columns: usize,
+    a: &[f32],
+    a_stride: usize,
+    b: &[f32],
+    b_stride: usize,
+    c: *mut f32,
+    c_stride: usize,
+    accumulate: bool,
+) {
+    debug_assert!(a.len() >= (rows - 1) * a_stride + depth && b.len() >= (depth - 1) * b_stride + columns);
+    let product =
+        super::avx512::Product { rows, depth, columns, strides: [a_stride, b_stride, c_stride], accumulate };
+    // SAFETY: the slices hold the blocks (checked above), `c` is the caller's, and `isa` has found AVX-512.
+    unsafe { product.run(a.as_ptr(), b.as_ptr(), c) };
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+#[allow(clippy::too_many_arguments)]
+fn multiply(
+    _: usize,
+    _: usize,
+    _: usize,
+    _: &[f32],
+    _: usize,
+    _: &[f32],
+    _: usize,
+    _: *mut f32,
+    _: usize,
+    _: bool,
+) {
+    unreachable!("attention runs here only where `isa` says so");
+}

@@ -1,0 +1,67 @@
+//! The mixture of experts: rows grouped by expert, one pair of matmuls per chosen expert, experts in parallel.
+//!
+//! Every (row, choice) has a place of its own in the output of this step, and the places of a row are summed in the
+//! order of its choices: the result does not depend on threads or on the rest of the batch.
+
+#![allow(unsafe_code)] // rows of results are written at scattered, disjoint places
+
+use rayon::prelude::*;
+
+use super::packed::{PackedBf16, Precision};
+use super::rows::geglu;
+use super::{Activations, Shared};
+
+/// Weights of one expert.
+#[derive(Debug)]
+pub(crate) struct ExpertWeights<'a> {
+    /// `[2·width, hidden]`.
+    pub(crate) gate_up: &'a PackedBf16,
+    /// `[hidden, width]`.
+    pub(crate) down: &'a PackedBf16,
+}
+
+/// `x: [rows, hidden]`; `chosen`, `weights`: `[rows · top_k]` → `[rows, hidden]`.
+pub(crate) fn mix(
+    x: &[f32],
+    hidden: usize,
+    experts: &[ExpertWeights<'_>],
+    chosen: &[u32],
+    weights: &[f32],
+    precision: Precision,
+) -> Vec<f32> {
+    let rows = x.len() / hidden;
+    let top_k = chosen.len() / rows;
+    let mut by_expert: Vec<(usize, Vec<usize>)> = (0..experts.len()).map(|e| (e, Vec::new())).collect();
+    for (place, expert) in chosen.iter().enumerate() {
+        by_expert[*expert as usize].1.push(place);
+    }
+    by_expert.retain(|(_, places)| !places.is_empty());
+    // The largest first: a thread that gets a small one last ends with the others.
+    by_expert.sort_by_key(|(_, places)| std::cmp::Reverse(places.len()));
+    let mut parts = vec![0f32; chosen.len() * hidden];
+    let target = Shared::new(&mut parts);
+    by_expert.into_par_iter().with_max_len(1).for_each(|(expert, places)| {
+        let of_rows: Vec<f32> =
+            places.iter().flat_map(|place| &x[place / top_k * hidden..][..hidden]).copied().collect();
+        let ExpertWeights { gate_up, down } = &experts[expert];
+        let mut gates = vec![0f32; places.len() * gate_up.outputs];
+        gate_up.matmul_here(&Activations::new(&of_rows, places.len(), hidden, precision), &mut gates);
+        let inner = geglu(&gates, down.inputs, false);
+        let mut out = of_rows;
+        down.matmul_here(&Activations::new(&inner, places.len(), down.inputs, precision), &mut out);
+        for (place, row) in places.iter().zip(out.chunks_exact(hidden)) {
+            for (to, from) in target.row(*place, hidden).iter_mut().zip(row) {
+                *to = from * weights[*place];
+            }
+        }
+    });
+    let mut out = vec![0f32; x.len()];
+    let sums = Shared::new(&mut out);
+    (0..rows).into_par_iter().with_min_len(16).for_each(|row| {
+        let sum = sums.row(row, hidden);
+        for part in parts[row * top_k * hidden..][..top_k * hidden].chunks_exact(hidden) {
+            sum.iter_mut().zip(part).for_each(|(s, p)| *s += p);
+        }
+    });
+    out
+}

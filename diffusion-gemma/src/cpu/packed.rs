@@ -1,0 +1,153 @@
+//! A bf16 weight matrix in the order the kernels read it, and `y = x Wᵀ` with it.
+//!
+//! Panels of 16 outputs; in a panel, one [`Line`] of 64 bytes per pair of inputs: 16 outputs × 2 inputs, the form that an
+//! AMX tile and a pair of AVX-512 registers both want. Outputs are padded to 32 and inputs to 32 with zeros.
+
+use rayon::prelude::*;
+
+use super::activations::{Activations, TILE_ROWS};
+use super::{Isa, Shared, isa};
+
+/// Values of a line.
+pub(crate) const LANES: usize = 32;
+/// Outputs of a panel.
+const PANEL: usize = 16;
+
+/// 64 aligned bytes: 32 bf16 values.
+#[derive(Debug, Clone, Copy)]
+#[repr(C, align(64))]
+pub(crate) struct Line(pub(crate) [u16; LANES]);
+
+impl Line {
+    pub(crate) const ZERO: Self = Self([0; LANES]);
+}
+
+/// What products are made of; sums are always f32.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Precision {
+    /// f32 activations.
+    F32,
+    /// Activations rounded to bf16, where that is faster.
+    Bf16,
+}
+
+impl Precision {
+    /// bf16 planes that an f32 activation is split into.
+    pub(crate) fn planes(self) -> usize {
+        match self {
+            Self::F32 => 3,
+            Self::Bf16 => 1,
+        }
+    }
+}
+
+/// A packed `[outputs, inputs]` matrix.
+#[derive(Clone)]
+pub(crate) struct PackedBf16 {
+    pub(crate) outputs: usize,
+    pub(crate) inputs: usize,
+    /// Lines of a panel.
+    lines: usize,
+    data: Vec<Line>,
+}
+
+impl std::fmt::Debug for PackedBf16 {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "PackedBf16 [{}, {}]", self.outputs, self.inputs)
+    }
+}
+
+impl PackedBf16 {
+    /// Whether this processor has kernels for matrices of that many inputs.
+    pub(crate) fn supported(inputs: usize) -> bool {
+        isa() != Isa::Portable && inputs.is_multiple_of(2)
+    }
+
+    /// `parts`: stacked `[.., inputs]` matrices as a checkpoint stores them, little-endian bf16. `inputs` is even.
+    pub(crate) fn pack(parts: &[&[u8]], inputs: usize) -> Self {
+        let rows: Vec<&[u8]> = parts.iter().flat_map(|part| part.chunks_exact(2 * inputs)).collect();
+        let lines = inputs.next_multiple_of(LANES) / 2;
+        let panels = rows.len().next_multiple_of(2 * PANEL) / PANEL;
+        let mut data = vec![Line::ZERO; panels * lines];
+        data.par_chunks_mut(lines).zip(rows.par_chunks(PANEL)).for_each(|(panel, rows)| {
+            for (output, row) in rows.iter().enumerate() {
+                for (pair, line) in row.chunks_exact(4).zip(&mut *panel) {
+                    line.0[2 * output] = u16::from_le_bytes([pair[0], pair[1]]);
+                    line.0[2 * output + 1] = u16::from_le_bytes([pair[2], pair[3]]);
+                }
+            }
+        });
+        Self { outputs: rows.len(), inputs, lines, data }
+    }
+
+    /// Bytes held.
+    pub(crate) fn bytes(&self) -> usize {
+        size_of_val(self.data.as_slice())
+    }
+
+    /// The weights of one output, f32.
+    pub(crate) fn read_row(&self, output: usize, row: &mut [f32]) {
+        let panel = &self.data[output / PANEL * self.lines..][..self.lines];
+        let lane = 2 * (output % PANEL);
+        for (pair, line) in row.chunks_mut(2).zip(panel) {
+            for (i, value) in pair.iter_mut().enumerate() {
+                *value = f32::from_bits(u32::from(line.0[lane + i]) << 16);
+            }
+        }
+    }
+
+    /// `y = x Wᵀ`, `y: [rows, outputs]`, on all threads.
+    #[allow(unsafe_code)]
+    pub(crate) fn matmul(&self, x: &Activations<'_>, y: &mut [f32]) {
+        assert_eq!((x.width, y.len()), (self.inputs, x.rows * self.outputs));
+        let out = Shared::new(y);
+        let pairs = self.outputs.div_ceil(2 * PANEL);
+        // A piece worth waking a thread for is about a million multiplications.
+        let work = x.rows.next_multiple_of(TILE_ROWS) * self.inputs * 2 * PANEL;
+        let piece = (1_000_000 / work.max(1)).max(1);
+        let run = |pair: usize| {
+            // SAFETY: a pair of panels writes its own columns of `y` and no others.
+            unsafe { self.pair(x, pair, out.pointer()) };
+        };
+        if pairs <= piece {
+            (0..pairs).for_each(run);
+        } else {
+            (0..pairs).into_par_iter().with_min_len(piece).for_each(run);
+        }
+    }
+
+    /// The same on the calling thread.
+    #[allow(unsafe_code)]
+    pub(crate) fn matmul_here(&self, x: &Activations<'_>, y: &mut [f32]) {
+        assert_eq!((x.width, y.len()), (self.inputs, x.rows * self.outputs));
+        for pair in 0..self.outputs.div_ceil(2 * PANEL) {
+            // SAFETY: `y` is ours alone and of the checked size.
+            unsafe { self.pair(x, pair, y.as_mut_ptr()) };
+        }
+    }
+
+    /// Columns `32·pair ..` of the product.
+    ///
+    /// # Safety
+    /// `y` points to `[x.rows, outputs]`, and nobody else touches those columns meanwhile.
+    #[cfg(target_arch = "x86_64")]
+    #[allow(unsafe_code)]
+    unsafe fn pair(&self, x: &Activations<'_>, pair: usize, y: *mut f32) {
+        let panels = &self.data[2 * pair * self.lines..][..2 * self.lines];
+        let columns = (self.outputs - 2 * PANEL * pair).min(2 * PANEL);
+        // SAFETY: the first column of the pair lies inside each row of `y`; `isa` says that the instructions exist.
+        unsafe {
+            let y = y.add(2 * PANEL * pair);
+            match isa() {
+                Isa::Amx => super::amx::panel_pair(x, panels, y, self.outputs, columns),
+                _ => super::avx512::panel_pair(x, panels, y, self.outputs, columns),
+            }
+        }
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    #[allow(unsafe_code)]
+    unsafe fn pair(&self, _: &Activations<'_>, _: usize, _: *mut f32) {
+        unreachable!("matrices are packed only where `supported` says so");
+    }
+}
