@@ -3,14 +3,18 @@
 //! Read by `main`; every option says its unit. A variable of the environment stands beside the flag it sets.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::{Parser, ValueEnum};
+use clap::builder::RangedU64ValueParser;
+use clap::{Parser, Subcommand, ValueEnum};
 
-use crate::model_dir::VARIABLE;
+use diffusion_gemma::DType;
+
+use crate::engine::diffusion::OpenOptions;
+use crate::error::Error;
 use crate::scheduler::policy::Budget;
-use crate::{Options, build};
+use crate::{Options, build, model_dir, threads};
 
 /// Serves a `DiffusionGemma` checkpoint over an OpenAI-compatible HTTP API with typed decisions.
 ///
@@ -18,42 +22,62 @@ use crate::{Options, build};
 #[derive(Debug, Clone, Parser)]
 #[command(name = "dgemma-server", version = build::LONG)]
 pub struct Arguments {
+    #[command(subcommand)]
+    pub command: Option<Command>,
+
     /// Checkpoint folder [env: DGEMMA_MODEL] [default: the only checkpoint in ./model]
     // The variable is read in `model_dir`, which says where a model was looked for.
-    #[arg(long, value_name = "DIR")]
+    #[arg(global = true, long, value_name = "DIR")]
     pub model: Option<PathBuf>,
 
     /// Address to listen on; port 0 takes a free one
-    #[arg(long, default_value = "127.0.0.1:8080", env = "DGEMMA_ADDR")]
+    #[arg(global = true, long, default_value = "127.0.0.1:8080", env = "DGEMMA_ADDR")]
     pub addr: SocketAddr,
 
     /// Most tokens of a prompt and its canvas together [default: what the model allows, at most 32768]
-    #[arg(long, value_name = "TOKENS", env = "DGEMMA_CTX")]
+    #[arg(global = true, long, value_name = "TOKENS", env = "DGEMMA_CTX")]
     pub ctx: Option<usize>,
 
     /// Threads the model computes with [default: all cores]
-    #[arg(long, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..), env = "DGEMMA_THREADS")]
+    #[arg(global = true, long, value_parser = at_least_one(), env = "DGEMMA_THREADS")]
     pub threads: Option<usize>,
 
     /// Number format the model computes in
-    #[arg(long, default_value = "f32", env = "DGEMMA_DTYPE")]
+    #[arg(global = true, long, default_value = "f32", env = "DGEMMA_DTYPE")]
     pub dtype: Dtype,
 
     /// Places in the queue; a request that finds it full is refused with 429
-    #[arg(long, default_value_t = 256, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..), env = "DGEMMA_QUEUE")]
+    #[arg(global = true, long, default_value_t = 256, value_parser = at_least_one(), env = "DGEMMA_QUEUE")]
     pub queue: usize,
 
     /// Most rows (prompt tokens and canvas rows) of one forward pass
-    #[arg(long, value_name = "ROWS", default_value_t = Budget::default().pass_rows, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..), env = "DGEMMA_PASS_ROWS")]
+    #[arg(global = true, long, value_name = "ROWS", default_value_t = Budget::default().pass_rows, value_parser = at_least_one(), env = "DGEMMA_PASS_ROWS")]
     pub pass_rows: usize,
 
     /// Largest request body, in MiB
-    #[arg(long, value_name = "MIB", default_value_t = 8, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1024), env = "DGEMMA_BODY_LIMIT_MIB")]
+    #[arg(global = true, long, value_name = "MIB", default_value_t = 8, value_parser = RangedU64ValueParser::<usize>::new().range(1..=1024), env = "DGEMMA_BODY_LIMIT_MIB")]
     pub body_limit_mib: usize,
 
+    /// Memory for encoded prompt beginnings that later prompts reuse, in MiB; 0 keeps none
+    #[arg(global = true, long, value_name = "MIB", default_value_t = 512, env = "DGEMMA_PREFIX_CACHE_MIB")]
+    pub prefix_cache_mib: usize,
+
     /// Seconds that running requests get after the signal to stop
-    #[arg(long, value_name = "SECONDS", default_value_t = 8, env = "DGEMMA_DRAIN_SECONDS")]
+    #[arg(global = true, long, value_name = "SECONDS", default_value_t = 8, env = "DGEMMA_DRAIN_SECONDS")]
     pub drain_seconds: u32,
+}
+
+/// What to do instead of serving.
+#[derive(Debug, Clone, Subcommand)]
+pub enum Command {
+    /// Measure one decision in this process: cold, and with the schema already encoded
+    ///
+    /// Example: dgemma-server --model fixtures/demo-model --threads 2 bench --runs 200
+    Bench {
+        /// Decisions measured, after a tenth as many that are not
+        #[arg(long, default_value_t = 100, value_parser = at_least_one())]
+        runs: usize,
+    },
 }
 
 /// A number format.
@@ -61,6 +85,10 @@ pub struct Arguments {
 pub enum Dtype {
     F32,
     Bf16,
+}
+
+fn at_least_one() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..)
 }
 
 impl Arguments {
@@ -81,10 +109,24 @@ impl Arguments {
         }
     }
 
-    /// The value of the variable that names a model.
+    /// The checkpoint folder to open.
+    pub fn checkpoint(&self) -> Result<PathBuf, Error> {
+        model_dir::find(self.model.clone(), std::env::var_os(model_dir::VARIABLE), Path::new("."))
+    }
+
+    /// How to open it.
     #[must_use]
-    pub fn model_variable() -> Option<std::ffi::OsString> {
-        std::env::var_os(VARIABLE)
+    pub fn open_options(&self, dir: PathBuf) -> OpenOptions {
+        OpenOptions {
+            dir,
+            dtype: match self.dtype {
+                Dtype::F32 => DType::F32,
+                Dtype::Bf16 => DType::BF16,
+            },
+            context_tokens: self.ctx,
+            prefix_cache_bytes: self.prefix_cache_mib << 20,
+            threads: threads::in_use(),
+        }
     }
 }
 

@@ -44,8 +44,9 @@ pub enum Error {
     #[error("{key:?} is {value}, which this engine cannot do; hint: {hint}")]
     Unsupported { key: &'static str, value: String, hint: &'static str },
     #[error(
-        "question {question:?}: the labels {first:?} and {second:?} cannot share one place of one token: {reason}; hint: rename \
-         the question, since the text before a label decides how the tokenizer cuts it"
+        "question {question:?}: the labels {first:?} and {second:?} cannot share one place of one token: {reason}; hint: the \
+         text before a label decides how the tokenizer cuts it, so rename the question; or ask at most ten at once, which gives \
+         each a line of its own"
     )]
     LabelClash { question: String, first: String, second: String, reason: &'static str },
     #[error(
@@ -97,6 +98,11 @@ pub enum Error {
     NotACheckpoint { path: PathBuf },
     #[error("{what}: {source}; hint: {hint}")]
     Io { what: String, source: std::io::Error, hint: &'static str },
+    #[error(
+        "cold and warm decisions differ by {apart} in a probability, and {tolerance} is allowed; hint: the prefix cache or the \
+         forward pass is at fault, the figures mean nothing"
+    )]
+    BenchDiffers { apart: f64, tolerance: f64 },
 }
 
 /// What an error means for the client.
@@ -117,6 +123,24 @@ pub enum Kind {
 }
 
 impl Error {
+    /// A fault of the operating system, with the hint that fits it.
+    #[must_use]
+    pub fn io(what: &str, source: std::io::Error) -> Self {
+        let hint = match source.kind() {
+            std::io::ErrorKind::AddrInUse => {
+                "another program listens there; pass another --addr, or port 0 for a free one"
+            }
+            std::io::ErrorKind::PermissionDenied => "ports below 1024 need a privilege; pass another --addr",
+            std::io::ErrorKind::AddrNotAvailable => "this machine has no such address; pass another --addr",
+            _ => "the system refused, see its message before this hint",
+        };
+        Self::Io { what: what.into(), source, hint }
+    }
+
+    pub(crate) fn thread(source: std::io::Error) -> Self {
+        Self::Io { what: "cannot start a thread".into(), source, hint: "raise the limit on threads" }
+    }
+
     #[must_use]
     pub fn kind(&self) -> Kind {
         match self {
@@ -146,7 +170,8 @@ impl Error {
             | Self::Internal { .. }
             | Self::NoModel { .. }
             | Self::NotACheckpoint { .. }
-            | Self::Io { .. } => Kind::Fault,
+            | Self::Io { .. }
+            | Self::BenchDiffers { .. } => Kind::Fault,
         }
     }
 
@@ -180,7 +205,8 @@ impl Error {
             | Self::Internal { .. }
             | Self::NoModel { .. }
             | Self::NotACheckpoint { .. }
-            | Self::Io { .. } => "internal_error",
+            | Self::Io { .. }
+            | Self::BenchDiffers { .. } => "internal_error",
         }
     }
 

@@ -5,6 +5,7 @@
 //! `http::chat`, then `api::decide`.
 
 pub mod api;
+pub mod bench;
 pub mod build;
 pub mod cli;
 pub mod engine;
@@ -14,6 +15,7 @@ pub mod model_dir;
 pub mod queue;
 pub mod read;
 pub mod scheduler;
+pub mod threads;
 
 use std::future::{Future, IntoFuture};
 use std::sync::Arc;

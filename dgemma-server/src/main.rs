@@ -1,2 +1,65 @@
-//! Command line, log, signals; everything else is in the library.
-fn main() {}
+//! Command line, log and signals of `dgemma-server`; everything else is in the library. Read `serve` next.
+
+mod signals;
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+
+use clap::Parser;
+use dgemma_server::cli::{Arguments, Command};
+use dgemma_server::engine::diffusion::{DiffusionEngine, OpenOptions};
+use dgemma_server::read::Text;
+use dgemma_server::{Error, Parts, bench, model_dir, serve, threads};
+use tokio::net::TcpListener;
+use tracing_subscriber::EnvFilter;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colour).with_writer(std::io::stderr).init();
+    match start(&arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn start(arguments: &Arguments) -> Result<(), Error> {
+    if let Some(wanted) = arguments.threads {
+        threads::apply(wanted).map_err(|source| Error::io("cannot set the number of threads", source))?;
+    }
+    let runtime =
+        tokio::runtime::Runtime::new().map_err(|source| Error::io("cannot start the runtime", source))?;
+    let result = runtime.block_on(run(arguments));
+    // What still runs, a load or a long tokenisation, must not hold up the exit.
+    runtime.shutdown_background();
+    result
+}
+
+async fn run(arguments: &Arguments) -> Result<(), Error> {
+    let dir = arguments.checkpoint()?;
+    let options = arguments.open_options(dir.clone());
+    if let Some(Command::Bench { runs }) = arguments.command {
+        let open =
+            |prefix_cache_bytes| open(&OpenOptions { prefix_cache_bytes, ..options.clone() }, &mut |_, _| ());
+        print!("{}", bench::run(runs, options.prefix_cache_bytes, open).await?);
+        return Ok(());
+    }
+    let listener = TcpListener::bind(arguments.addr)
+        .await
+        .map_err(|source| Error::io(&format!("cannot listen on {}", arguments.addr), source))?;
+    let address = listener.local_addr().map_err(|source| Error::io("cannot read the address", source))?;
+    tracing::info!("listening on http://{address}");
+    let load = move |readiness: &dgemma_server::api::readiness::Readiness| {
+        open(&options, &mut |loaded, total| readiness.report_bytes(loaded, total))
+    };
+    serve(listener, arguments.options(model_dir::name(&dir)), load, signals::stop()).await
+}
+
+fn open(options: &OpenOptions, report: &mut dyn FnMut(u64, u64)) -> Result<Parts<DiffusionEngine>, Error> {
+    let text = Text::from_dir(&options.dir)?;
+    Ok(Parts { engine: DiffusionEngine::open(options, report)?, text })
+}

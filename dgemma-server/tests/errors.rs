@@ -40,7 +40,8 @@ async fn bodies_that_are_no_chat_request_are_refused_with_the_place() {
         (b"not json".to_vec(), "body_not_json", "line 1"),
         (b"{\"messages\": [}".to_vec(), "body_not_json", "line 1"),
         (b"{\"messages\": []} x".to_vec(), "body_not_json", "trailing"),
-        (b"[1]".to_vec(), "wrong_type", "messages"),
+        (b"[1]".to_vec(), "wrong_type", "expected an object"),
+        (b"7".to_vec(), "wrong_type", "body: "),
         (b"{}".to_vec(), "wrong_type", "messages"),
         (b"{\"messages\": 7}".to_vec(), "wrong_type", "messages"),
         (

@@ -44,11 +44,14 @@ fn whatever_waits_goes_into_one_pass_with_prompts_and_draws() {
     let done: Vec<ReadDone> = rest.into_iter().map(|pending| wait(pending).unwrap()).collect();
     let passes = engine.log.passes();
     assert_eq!(passes.len(), 2, "nobody waits for a batch to fill, and everybody who waits is in the next");
-    let shapes: Vec<_> = passes[1].iter().map(|item| (item.committed, item.prefill.len(), item.canvases.len())).collect();
+    let shapes: Vec<_> =
+        passes[1].iter().map(|item| (item.committed, item.prefill.len(), item.canvases.len())).collect();
     assert_eq!(shapes, [(0, 20, 2), (0, 30, 3), (0, 40, 4), (0, 50, 5)]);
     for (done, canvases) in done.iter().zip(2..) {
         assert_eq!((done.canvases.len(), done.passes, done.reused_tokens), (canvases, 1, 0));
-        assert!(done.timing.queue_ms >= 0.0 && done.timing.prefill_ms >= 0.0 && done.timing.denoise_ms >= 0.0);
+        assert!(
+            done.timing.queue_ms >= 0.0 && done.timing.prefill_ms >= 0.0 && done.timing.denoise_ms >= 0.0
+        );
     }
 }
 
@@ -60,7 +63,8 @@ fn a_long_prompt_is_cut_into_chunks_and_gives_the_same_result() {
     let done = wait(submit(&queue, read(5, 150, 3))).unwrap();
     assert_eq!(done.canvases.len(), 3);
     assert!(done.canvases.iter().all(|slots| slots[0].label_logits == [150.0, 5.0]));
-    let rows: Vec<_> = engine.log.passes().iter().map(|pass| (pass[0].prefill.len(), pass[0].canvases.len())).collect();
+    let rows: Vec<_> =
+        engine.log.passes().iter().map(|pass| (pass[0].prefill.len(), pass[0].canvases.len())).collect();
     assert_eq!(rows, [(64, 0), (64, 0), (22, 2), (0, 1)]);
     assert_eq!(done.passes, 2);
 }
@@ -130,7 +134,8 @@ fn a_failed_pass_costs_only_the_job_at_fault() {
 
 #[test]
 fn a_non_finite_logit_is_an_error_for_its_own_job_only() {
-    let by_prompt = |prompt: &[u32], _: &Canvas, _: usize| vec![if prompt[0] == 2 { f32::NAN } else { 1.0 }, 0.0];
+    let by_prompt =
+        |prompt: &[u32], _: &Canvas, _: usize| vec![if prompt[0] == 2 { f32::NAN } else { 1.0 }, 0.0];
     let (queue, engine, _) = start(fake().with_answer(by_prompt), 16, Budget::default());
     engine.gate.close();
     let first = submit(&queue, read(1, 10, 1));
@@ -153,7 +158,10 @@ fn results_of_the_wrong_shape_are_a_fault() {
 #[test]
 fn places_are_taken_all_at_once_or_not_at_all() {
     let (queue, jobs) = queue::bounded(3);
-    assert_eq!(queue.submit(vec![read(1, 1, 1); 4]).unwrap_err(), Refused::TooMany { places: 4, capacity: 3 });
+    assert_eq!(
+        queue.submit(vec![read(1, 1, 1); 4]).unwrap_err(),
+        Refused::TooMany { places: 4, capacity: 3 }
+    );
     let held = queue.submit(vec![read(1, 1, 1); 2]).unwrap();
     assert_eq!(queue.submit(vec![read(1, 1, 1); 2]).unwrap_err(), Refused::Busy { capacity: 3 });
     assert_eq!(queue.submit(vec![read(1, 1, 1)]).unwrap().len() + held.len(), 3);

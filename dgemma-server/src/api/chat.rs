@@ -63,6 +63,13 @@ impl ChatRequest {
         }
         let text = std::str::from_utf8(body)
             .map_err(|error| Error::BodyNotUtf8 { position: error.valid_up_to() })?;
+        // The derived reader would take a list for an object, its values in the order of the fields.
+        if text.trim_start().starts_with('[') {
+            return Err(Error::WrongType {
+                param: "body".into(),
+                reason: "a list, expected an object".into(),
+            });
+        }
         let mut json = serde_json::Deserializer::from_str(text);
         let request = serde_path_to_error::deserialize(&mut json).map_err(|error| {
             let param = error.path().to_string();

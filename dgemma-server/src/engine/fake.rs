@@ -72,7 +72,7 @@ pub struct Fake {
     gate: Gate,
     log: Log,
     /// Prompts of finished sequences.
-    known: Vec<Vec<u32>>,
+    known: Arc<Mutex<Vec<Vec<u32>>>>,
 }
 
 /// The prompt committed so far.
@@ -85,6 +85,7 @@ pub struct Controls {
     pub log: Log,
     pub gate: Gate,
     faults: Arc<Mutex<VecDeque<Fault>>>,
+    known: Arc<Mutex<Vec<Vec<u32>>>>,
 }
 
 impl Fake {
@@ -101,7 +102,7 @@ impl Fake {
             delay: Duration::ZERO,
             gate: Gate::default(),
             log: Log::default(),
-            known: Vec::new(),
+            known: Arc::default(),
         }
     }
 
@@ -132,7 +133,12 @@ impl Fake {
 
     #[must_use]
     pub fn controls(&self) -> Controls {
-        Controls { log: self.log.clone(), gate: self.gate.clone(), faults: Arc::clone(&self.faults) }
+        Controls {
+            log: self.log.clone(),
+            gate: self.gate.clone(),
+            faults: Arc::clone(&self.faults),
+            known: Arc::clone(&self.known),
+        }
     }
 }
 
@@ -144,7 +150,7 @@ impl Engine for Fake {
     }
 
     fn begin(&mut self, prompt: &[u32]) -> Result<FakeSequence, EngineError> {
-        let reused = self.known.iter().map(|known| common_prefix(known, prompt)).max().unwrap_or(0);
+        let reused = lock(&self.known).iter().map(|known| common_prefix(known, prompt)).max().unwrap_or(0);
         self.log.push(Call::Begin { prompt: prompt.to_vec(), reused });
         Ok(FakeSequence(prompt[..reused].to_vec()))
     }
@@ -183,7 +189,7 @@ impl Engine for Fake {
 
     fn finish(&mut self, sequence: FakeSequence) {
         self.log.push(Call::Finish { prompt: sequence.0.clone() });
-        self.known.push(sequence.0);
+        lock(&self.known).push(sequence.0);
     }
 }
 
@@ -216,6 +222,12 @@ impl Controls {
     pub fn fail_next(&self, faults: &[Fault]) {
         lock(&self.faults).extend(faults);
     }
+
+    /// As new: no calls in the log, no prefix to reuse.
+    pub fn reset(&self) {
+        self.log.clear();
+        lock(&self.known).clear();
+    }
 }
 
 impl Log {
@@ -231,6 +243,7 @@ impl Log {
         self.calls().into_iter().filter_map(pass).collect()
     }
 
+    /// Forgets the calls so far.
     pub fn clear(&self) {
         lock(&self.0).clear();
     }

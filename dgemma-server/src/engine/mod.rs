@@ -3,7 +3,7 @@
 //! A sequence is the committed encoder state of one prompt. A canvas is read over a sequence and leaves no trace in it.
 //! One [`Engine::pass`] is ONE forward for everything it is given: prompt rows that still have to be committed and canvas
 //! rows that read the sequence right after them. Nothing here knows questions, schemas or HTTP.
-//! Implementations: [`fake`] (scripted, for tests above the engine) and `diffusion` (the native model).
+//! Implementations: [`fake`] (scripted, for tests above the engine) and [`diffusion`] (the native model).
 
 use std::sync::Arc;
 

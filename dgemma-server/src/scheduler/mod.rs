@@ -137,17 +137,18 @@ impl<E: Engine> Scheduler<E> {
     /// After a failed pass the sequences in it are in no defined state: begin again, one by one.
     fn recover(&mut self, shares: &[Share], error: &EngineError) {
         tracing::error!(jobs = shares.len(), %error, "forward pass failed");
-        let failed: Vec<ReadJob> =
-            shares.iter().rev().map(|share| self.active.remove(share.job).job).rev().collect();
-        if failed.len() == 1 {
-            for job in failed {
-                answer(job, Err(error.clone()));
+        let mut failed = Vec::with_capacity(shares.len());
+        let mut waiting = Vec::with_capacity(self.active.len());
+        for (index, active) in std::mem::take(&mut self.active).into_iter().enumerate() {
+            if shares.iter().any(|share| share.job == index) {
+                failed.push(active.job)
+            } else {
+                waiting.push(active)
             }
-            return;
         }
-        let waiting = std::mem::take(&mut self.active);
+        let at_fault = failed.len() == 1;
         for job in failed {
-            self.begin(job, true);
+            if at_fault { answer(job, Err(error.clone())) } else { self.begin(job, true) }
         }
         self.active.extend(waiting);
     }

@@ -2,7 +2,7 @@
 //!
 //! The text side is that of the demo checkpoint, so prompts and canvases are real; only the logits are scripted.
 
-#![allow(dead_code, reason = "every test binary uses its own part of this")]
+#![allow(dead_code, unreachable_pub, reason = "every test binary uses its own part of this")]
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -62,13 +62,13 @@ impl Server {
         Server::start_with(fake, options()).await
     }
 
-    /// A server that is ready. The calls of the warm-up are not in the log.
+    /// A server that is ready, with no trace of the warm-up in the engine.
     pub async fn start_with(fake: Fake, options: Options) -> Server {
         let engine = fake.controls();
         let server =
             Server::start_loading(options, engine, move || Ok(Parts { engine: fake, text: text() })).await;
         server.wait_until_ready().await;
-        server.engine.log.clear();
+        server.engine.reset();
         server
     }
 
