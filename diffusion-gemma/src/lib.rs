@@ -27,3 +27,23 @@ pub use kv::Prefix;
 pub use model::{LoadOptions, Model};
 pub use readout::SlotLogits;
 pub use tokenizer::Tokenizer;
+
+/// The CPU kernels in use, in words.
+pub fn cpu_kernels() -> &'static str {
+    match cpu::isa() {
+        cpu::Isa::Amx => "AMX and AVX-512 kernels",
+        cpu::Isa::Avx512 => "AVX-512 kernels",
+        cpu::Isa::Portable => "portable kernels",
+    }
+}
+
+/// A matmul with a constant matrix, `[rows, inputs]` → `[rows, outputs]`, as every projection of a model runs it on this
+/// CPU: the peak that a benchmark holds a forward pass against.
+pub fn packed_matmul(
+    inputs: usize,
+    outputs: usize,
+    dtype: DType,
+) -> impl Fn(&candle_core::Tensor) -> Result<candle_core::Tensor> {
+    let projection = linear::Linear::constant(inputs, outputs, dtype);
+    move |x| projection.as_ref().map_err(|e| Error::Input(e.to_string())).and_then(|p| p.forward(x))
+}

@@ -3,7 +3,7 @@
 //! Two forms: packed bf16 for the CPU kernels of `cpu/` (where the checkpoint is bf16 and the processor has them), and a
 //! plain tensor for everything else. The plain reference path reads both through [`Linear::rows`].
 
-use candle_core::{Device, Tensor};
+use candle_core::{DType, Device, Tensor};
 
 use crate::cpu::{self, Activations, PackedBf16, Precision};
 use crate::error::Result;
@@ -19,6 +19,16 @@ pub(crate) enum Linear {
 }
 
 impl Linear {
+    /// A projection whose weights are all one half, in the form this CPU computes with.
+    pub(crate) fn constant(inputs: usize, outputs: usize, dtype: DType) -> Result<Self> {
+        if PackedBf16::supported(inputs) {
+            let half = half::bf16::from_f32(0.5).to_le_bytes().repeat(inputs * outputs);
+            let precision = if dtype == DType::BF16 { Precision::Bf16 } else { Precision::F32 };
+            return Ok(Self::Packed(PackedBf16::pack(&[&half], inputs), precision));
+        }
+        Ok(Self::Dense(Tensor::full(0.5f32, (outputs, inputs), &Device::Cpu)?))
+    }
+
     /// `x: [rows, in]` → `[rows, out]`.
     pub(crate) fn forward(&self, x: &Tensor) -> Result<Tensor> {
         match self {

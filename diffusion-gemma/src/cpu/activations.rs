@@ -15,7 +15,8 @@ pub(crate) struct Activations<'a> {
     pub(crate) values: &'a [f32],
     pub(crate) rows: usize,
     pub(crate) width: usize,
-    /// Planes of `[padded rows, lines per row]`; empty where no tiles are used.
+    /// Planes in tile order, `[rows / 16, lines, 16]` lines; empty where no tiles are used. A tile lies in one piece: rows a
+    /// power of two apart would fight for the same few sets of the cache.
     planes: Vec<Vec<Line>>,
     /// Lines (of 32 values) of one plane row.
     pub(crate) lines: usize,
@@ -57,8 +58,9 @@ fn planes(values: &[f32], rows: usize, width: usize, precision: Precision) -> Ve
                 for (rest, bits) in rest.iter_mut().zip(&rounded) {
                     *rest -= f32::from_bits(u32::from(*bits) << 16);
                 }
-                // SAFETY: `row * lines + line` lies inside the plane, and each (row, line) is written by one thread.
-                unsafe { target.pointer().add(row * lines + line).write(Line(rounded)) };
+                let at = (row / TILE_ROWS * lines + line) * TILE_ROWS + row % TILE_ROWS;
+                // SAFETY: `at` lies inside the padded plane, and each (row, line) is written by one thread.
+                unsafe { target.pointer().add(at).write(Line(rounded)) };
             }
         }
     };

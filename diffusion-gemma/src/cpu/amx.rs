@@ -109,7 +109,6 @@ pub(super) unsafe fn panel_pair(
 
 /// Sums of row tiles `tile` and `tile + 1` into tmm0…tmm3.
 unsafe fn sum_two(x: &Activations<'_>, tile: usize, left: &[Line], right: &[Line]) {
-    let row_bytes = x.lines * size_of::<Line>();
     // SAFETY: see `panel_pair`.
     unsafe {
         asm!("tilezero tmm0", "tilezero tmm1", "tilezero tmm2", "tilezero tmm3", out("tmm0") _, out("tmm1") _, out("tmm2") _,
@@ -119,10 +118,10 @@ unsafe fn sum_two(x: &Activations<'_>, tile: usize, left: &[Line], right: &[Line
                  r = in(reg) right.as_ptr().add(16 * step), s = in(reg) 64usize, out("tmm6") _, out("tmm7") _,
                  options(nostack, readonly));
             for plane in x.planes() {
-                let rows = plane.as_ptr().add(tile * TILE_ROWS * x.lines + step);
+                let rows = plane.as_ptr().add((tile * x.lines + step) * TILE_ROWS);
                 asm!("tileloadd tmm4, [{a} + {s}]", "tdpbf16ps tmm0, tmm4, tmm6", "tileloadd tmm5, [{b} + {s}]",
                      "tdpbf16ps tmm1, tmm4, tmm7", "tdpbf16ps tmm2, tmm5, tmm6", "tdpbf16ps tmm3, tmm5, tmm7",
-                     a = in(reg) rows, b = in(reg) rows.add(TILE_ROWS * x.lines), s = in(reg) row_bytes, out("tmm0") _,
+                     a = in(reg) rows, b = in(reg) rows.add(TILE_ROWS * x.lines), s = in(reg) 64usize, out("tmm0") _,
                      out("tmm1") _, out("tmm2") _, out("tmm3") _, out("tmm4") _, out("tmm5") _, options(nostack, readonly));
             }
         }
@@ -131,7 +130,6 @@ unsafe fn sum_two(x: &Activations<'_>, tile: usize, left: &[Line], right: &[Line
 
 /// Sums of row tile `tile` into tmm0 and tmm1.
 unsafe fn sum_one(x: &Activations<'_>, tile: usize, left: &[Line], right: &[Line]) {
-    let row_bytes = x.lines * size_of::<Line>();
     // SAFETY: see `panel_pair`.
     unsafe {
         asm!("tilezero tmm0", "tilezero tmm1", out("tmm0") _, out("tmm1") _, options(nostack, nomem));
@@ -140,9 +138,9 @@ unsafe fn sum_one(x: &Activations<'_>, tile: usize, left: &[Line], right: &[Line
                  r = in(reg) right.as_ptr().add(16 * step), s = in(reg) 64usize, out("tmm6") _, out("tmm7") _,
                  options(nostack, readonly));
             for plane in x.planes() {
-                let rows = plane.as_ptr().add(tile * TILE_ROWS * x.lines + step);
+                let rows = plane.as_ptr().add((tile * x.lines + step) * TILE_ROWS);
                 asm!("tileloadd tmm4, [{a} + {s}]", "tdpbf16ps tmm0, tmm4, tmm6", "tdpbf16ps tmm1, tmm4, tmm7",
-                     a = in(reg) rows, s = in(reg) row_bytes, out("tmm0") _, out("tmm1") _, out("tmm4") _,
+                     a = in(reg) rows, s = in(reg) 64usize, out("tmm0") _, out("tmm1") _, out("tmm4") _,
                      options(nostack, readonly));
             }
         }
