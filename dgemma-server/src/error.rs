@@ -40,7 +40,7 @@ pub enum Error {
     )]
     NotADecision,
     #[error("{0}")]
-    Schema(#[from] SchemaError),
+    Schema(Box<SchemaError>),
     #[error("{key:?} is {value}, which this engine cannot do; hint: {hint}")]
     Unsupported { key: &'static str, value: String, hint: &'static str },
     #[error(
@@ -223,5 +223,11 @@ impl Error {
             | Self::ContextExceeded { .. } => Some("messages"),
             _ => None,
         }
+    }
+}
+
+impl From<SchemaError> for Error {
+    fn from(error: SchemaError) -> Self {
+        Self::Schema(Box::new(error))
     }
 }

@@ -119,6 +119,9 @@ async fn start<E: Engine>(
         })?;
     let Parts { engine, text } =
         loaded.await.map_err(|_| Error::Internal { what: "loading the model" })??;
+    // Headers and unused tensors are never loaded; nothing is left to load all the same.
+    let (_, bytes_total) = api.readiness.bytes();
+    api.readiness.report_bytes(bytes_total, bytes_total);
     api.readiness.advance(Phase::WarmingUp);
     let info = engine.info().clone();
     tracing::info!(

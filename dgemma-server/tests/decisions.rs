@@ -1,5 +1,7 @@
 //! Decisions through a real socket: what reaches the engine, and what is made of its logits.
 
+#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
 mod common;
 
 use common::{CANVAS, Server, fake, request, text, triage};

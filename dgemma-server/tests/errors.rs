@@ -1,5 +1,7 @@
 //! Bad requests through a real socket: each gets the right status in OpenAI's shape, and the server goes on.
 
+#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
 mod common;
 
 use common::{CONTEXT, Server, fake, openai_error, request, text, triage};

@@ -1,5 +1,7 @@
 //! Queue and scheduler with the fake engine: what shares a pass, what is dropped, what a failure costs.
 
+#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
 mod common;
 
 use std::sync::Arc;

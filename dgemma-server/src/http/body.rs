@@ -6,7 +6,7 @@
 use std::error::Error as _;
 use std::time::Duration;
 
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use http_body_util::BodyExt;
 
 use crate::error::Error;
@@ -36,7 +36,7 @@ async fn discard(mut body: Body) {
     let all = async {
         let mut seen = 0;
         while let Some(Ok(frame)) = body.frame().await {
-            seen += frame.data_ref().map_or(0, |data| data.len());
+            seen += frame.data_ref().map_or(0, Bytes::len);
             if seen > DISCARD_BYTES {
                 break;
             }

@@ -98,7 +98,7 @@ impl Lines<'_> {
 /// An answer template with the labels of its questions.
 struct Template<'a> {
     lines: &'a Lines<'a>,
-    template: AnswerTemplate,
+    words: AnswerTemplate,
     /// `[question][label]`
     labels: Vec<Vec<String>>,
 }
@@ -107,7 +107,7 @@ impl<'a> Template<'a> {
     fn new(lines: &'a Lines<'a>) -> Self {
         Template {
             lines,
-            template: AnswerTemplate::with_form(lines.form, lines.questions),
+            words: AnswerTemplate::with_form(lines.form, lines.questions),
             labels: lines.questions.iter().map(|question| question.labels()).collect(),
         }
     }
@@ -118,7 +118,7 @@ impl<'a> Template<'a> {
             let label = changed.filter(|(other, _)| *other == question).map_or(0, |(_, label)| label);
             labels.get(label).map_or("", String::as_str)
         });
-        let text = self.template.text_with(&labels.collect::<Vec<_>>());
+        let text = self.words.text_with(&labels.collect::<Vec<_>>());
         // On one line the space before an id belongs to the id's token, also when the answer before it is in the prompt.
         if self.lines.continued && self.lines.form == AnswerForm::OneLine { format!(" {text}") } else { text }
     }

@@ -141,9 +141,9 @@ impl<E: Engine> Scheduler<E> {
         let mut waiting = Vec::with_capacity(self.active.len());
         for (index, active) in std::mem::take(&mut self.active).into_iter().enumerate() {
             if shares.iter().any(|share| share.job == index) {
-                failed.push(active.job)
+                failed.push(active.job);
             } else {
-                waiting.push(active)
+                waiting.push(active);
             }
         }
         let at_fault = failed.len() == 1;

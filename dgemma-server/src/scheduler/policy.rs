@@ -236,10 +236,10 @@ mod tests {
             let budget =
                 Budget { pass_rows: 1 + below(200), chunk_rows: 1 + below(60), active_jobs: 1 + below(20) };
             let mut arrival = 0;
-            let jobs: Vec<(usize, Demand)> = (0..1 + below(40))
+            let jobs: Vec<(usize, Demand)> = (0..=below(40))
                 .map(|_| {
                     arrival += below(300);
-                    let canvases: Vec<usize> = (0..1 + below(5)).map(|_| 16 * (1 + below(16))).collect();
+                    let canvases: Vec<usize> = (0..=below(5)).map(|_| 16 * (1 + below(16))).collect();
                     (
                         arrival,
                         Demand { prefill_rows: below(600), canvas_rows: canvases, alone: below(10) == 0 },

@@ -3,6 +3,7 @@
 //! The text side is that of the demo checkpoint, so prompts and canvases are real; only the logits are scripted.
 
 #![allow(dead_code, unreachable_pub, reason = "every test binary uses its own part of this")]
+#![allow(clippy::unwrap_used, reason = "a helper of tests fails the test")]
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,0 +1,164 @@
+//! The native engine on the demo checkpoint: against the reference probabilities, and through the whole server.
+
+#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{demo_model, options, text, triage};
+use decision::softmax;
+use dgemma_server::engine::diffusion::{DiffusionEngine, OpenOptions};
+use dgemma_server::engine::{Canvas, Engine, PassItem, Slot};
+use dgemma_server::{Parts, serve};
+use diffusion_gemma::DType;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+
+/// Largest difference of a probability from the reference that is allowed.
+const TOLERANCE: f64 = 1e-3;
+
+fn open(prefix_cache_bytes: usize) -> DiffusionEngine {
+    let options = OpenOptions {
+        dir: demo_model(),
+        dtype: DType::F32,
+        context_tokens: None,
+        prefix_cache_bytes,
+        threads: 2,
+    };
+    DiffusionEngine::open(&options, &mut |_, _| ()).unwrap()
+}
+
+fn ids(value: &Value) -> Vec<u32> {
+    serde_json::from_value(value.clone()).unwrap()
+}
+
+fn cases() -> Vec<Value> {
+    let text = std::fs::read_to_string(demo_model().join("expected.json")).unwrap();
+    let expected: Value = serde_json::from_str(&text).unwrap();
+    expected["cases"].as_array().unwrap().clone()
+}
+
+/// Prompt, canvas, and the probabilities, mass and argmax of every slot.
+type Case = (Vec<u32>, Canvas, Vec<(Vec<f64>, f64, u32)>);
+
+fn case(case: &Value) -> Case {
+    let slots = case["slots"].as_array().unwrap();
+    let positions: Arc<[Slot]> = slots
+        .iter()
+        .map(|slot| Slot {
+            position: slot["pos"].as_u64().unwrap() as usize,
+            label_ids: ids(&slot["label_ids"]),
+        })
+        .collect();
+    let expected = slots
+        .iter()
+        .map(|slot| {
+            let probabilities = serde_json::from_value(slot["probabilities"].clone()).unwrap();
+            let argmax = slot["argmax_id"].as_u64().unwrap() as u32;
+            (probabilities, slot["label_mass"].as_f64().unwrap(), argmax)
+        })
+        .collect();
+    (ids(&case["prompt_ids"]), Canvas { ids: ids(&case["canvas_ids"]), slots: positions }, expected)
+}
+
+/// Each case by itself, then all in one pass, then all again with their prompts known, in chunks.
+#[test]
+fn whole_requests_have_the_probabilities_of_the_reference() {
+    let cases: Vec<Case> = cases().iter().map(case).collect();
+    let mut engine = open(64 << 20);
+    let mut largest = 0.0_f64;
+    let mut check = |way: &str, number: usize, slots: &[dgemma_server::engine::SlotLogits]| {
+        for (slot, (probabilities, mass, argmax)) in slots.iter().zip(&cases[number].2) {
+            let found = softmax(&slot.label_logits).unwrap();
+            let full = slot.full.unwrap();
+            let pairs = found.iter().zip(probabilities).map(|(found, wanted)| (found - wanted).abs());
+            let apart = pairs.fold((f64::from(full.label_mass) - mass).abs(), f64::max);
+            assert!(apart <= TOLERANCE, "case {number}, {way}: {apart}");
+            assert_eq!(full.argmax_id, *argmax, "case {number}, {way}");
+            largest = largest.max(apart);
+        }
+    };
+    let mut sequences: Vec<_> = cases.iter().map(|case| engine.begin(&case.0).unwrap()).collect();
+    for (number, (prompt, canvas, _)) in cases.iter().enumerate() {
+        let mut sequence = engine.begin(prompt).unwrap();
+        let canvases = std::slice::from_ref(canvas);
+        let item = PassItem { sequence: &mut sequence, prefill: prompt, canvases };
+        check("alone", number, &engine.pass(&mut [item]).unwrap()[0].canvases[0]);
+    }
+    let mut batch: Vec<PassItem<'_, _>> = cases
+        .iter()
+        .zip(&mut sequences)
+        .map(|(case, sequence)| PassItem {
+            sequence,
+            prefill: &case.0,
+            canvases: std::slice::from_ref(&case.1),
+        })
+        .collect();
+    for (number, output) in engine.pass(&mut batch).unwrap().iter().enumerate() {
+        check("in one batch", number, &output.canvases[0]);
+    }
+    sequences.into_iter().for_each(|sequence| engine.finish(sequence));
+    for (number, (prompt, canvas, _)) in cases.iter().enumerate() {
+        let longer: Vec<u32> = [&prompt[..prompt.len() / 2], &[7, 8, 9]].concat();
+        let branch = engine.begin(&longer).unwrap();
+        assert_eq!(engine.committed_tokens(&branch), prompt.len() / 2, "reuse at token granularity");
+        let mut sequence = engine.begin(prompt).unwrap();
+        let reused = engine.committed_tokens(&sequence);
+        assert!(reused > prompt.len() / 2, "case {number}: {reused} of {}", prompt.len());
+        let canvases = std::slice::from_ref(canvas);
+        let item = PassItem { sequence: &mut sequence, prefill: &prompt[reused..], canvases };
+        check("with a known prefix", number, &engine.pass(&mut [item]).unwrap()[0].canvases[0]);
+    }
+    println!("max abs difference of a probability over {} requests: {largest:.2e}", cases.len());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_real_decision_over_http() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let running = tokio::spawn(serve(
+        listener,
+        options(),
+        |_| Ok(Parts { engine: open(64 << 20), text: text() }),
+        async {
+            let _ = stopped.await;
+        },
+    ));
+    let client = common::client();
+    while client.get(format!("{url}/readyz")).send().await.unwrap().status() != 200 {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    let mut schema = triage();
+    schema["samples"] = json!(4);
+    let mut decisions = Vec::new();
+    for _ in 0..2 {
+        let body =
+            common::request(&schema, "{\"ticket\": \"I was billed $500 twice for my annual renewal.\"}");
+        let reply =
+            client.post(format!("{url}/v1/chat/completions")).body(body.to_string()).send().await.unwrap();
+        let reply: Value = serde_json::from_str(&reply.text().await.unwrap()).unwrap();
+        let content = reply["choices"][0]["message"]["content"].as_str().unwrap();
+        decisions.push(serde_json::from_str::<Value>(content).unwrap());
+    }
+    let timing = |n: usize, key: &str| decisions[n]["diagnostics"]["timing"][key].as_u64().unwrap();
+    assert_eq!(decisions[0]["answers"]["team"]["choice"], "billing");
+    assert_eq!(decisions[0]["diagnostics"]["engine"], "diffusion");
+    assert_eq!(
+        (timing(1, "reused_tokens"), timing(1, "prompt_tokens")),
+        (timing(0, "prompt_tokens"), timing(0, "prompt_tokens"))
+    );
+    for id in ["urgent", "team", "sentiment"] {
+        let (one, two) = (&decisions[0]["answers"][id], &decisions[1]["answers"][id]);
+        let sum: f64 = one["probabilities"].as_object().unwrap().values().map(|p| p.as_f64().unwrap()).sum();
+        assert!((sum - 1.0).abs() < 1e-9);
+        for (name, probability) in one["probabilities"].as_object().unwrap() {
+            let again = two["probabilities"][name].as_f64().unwrap();
+            assert!((probability.as_f64().unwrap() - again).abs() < 1e-4, "a known prefix changes no answer");
+        }
+        assert!(decisions[0]["diagnostics"]["questions"][id]["label_mass"].as_f64().unwrap() > 0.9);
+    }
+    stop.send(()).unwrap();
+    running.await.unwrap().unwrap();
+}

@@ -1,0 +1,146 @@
+//! The program itself: its start, its messages, its signals.
+
+#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
+mod common;
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Output, Stdio};
+
+fn program() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dgemma-server"));
+    command.env_remove("DGEMMA_MODEL").env_remove("RUST_LOG").env_remove("RAYON_NUM_THREADS");
+    command
+}
+
+fn text(output: &[u8]) -> String {
+    String::from_utf8_lossy(output).into_owned()
+}
+
+/// A running server. It does not outlive the test.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A server on a free port and its address, as the log tells it.
+fn start(extra: &[&str]) -> (Running, String) {
+    let mut child = program()
+        .args(["--addr", "127.0.0.1:0", "--model"])
+        .arg(common::demo_model())
+        .args(extra)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let address = lines
+        .find_map(|line| {
+            line.unwrap().split_once("listening on http://").map(|(_, address)| address.to_owned())
+        })
+        .unwrap();
+    // The rest is read too, or the program would stop at a full pipe.
+    std::thread::spawn(move || lines.for_each(drop));
+    (Running(child), address)
+}
+
+async fn wait_until_ready(address: &str) -> serde_json::Value {
+    let client = common::client();
+    loop {
+        let reply = client.get(format!("http://{address}/health")).send().await.unwrap();
+        let ready = reply.status() == 200;
+        let body = reply.text().await.unwrap();
+        if ready {
+            return serde_json::from_str(&body).unwrap();
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+}
+
+fn signal(server: &Running, name: &str) {
+    assert!(Command::new("kill").args([name, &server.0.id().to_string()]).status().unwrap().success());
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn both_signals_end_it_with_success() {
+    for name in ["-INT", "-TERM"] {
+        let (mut server, address) = start(&["--threads", "1"]);
+        let health = wait_until_ready(&address).await;
+        assert_eq!(health["model"], "demo-model");
+        assert_eq!(health["engine"], "diffusion");
+        assert!(health["device"].as_str().unwrap().contains("1 thread"), "{health}");
+        assert!(health["bytes_total"].as_u64().unwrap() > 3_000_000);
+        assert_eq!(health["bytes_loaded"], health["bytes_total"]);
+        signal(&server, name);
+        assert_eq!(server.0.wait().unwrap().code(), Some(0), "{name}");
+    }
+}
+
+#[test]
+fn without_a_model_it_lists_the_three_ways() {
+    let dir = tempfile::tempdir().unwrap();
+    let Output { status, stdout, stderr } = program().current_dir(dir.path()).output().unwrap();
+    let stderr = text(&stderr);
+    assert_eq!(status.code(), Some(1));
+    assert!(stdout.is_empty());
+    for way in ["--model DIR", "DGEMMA_MODEL", "./model"] {
+        assert!(stderr.contains(way), "{stderr}");
+    }
+}
+
+#[test]
+fn the_variable_names_a_model() {
+    let output = program().env("DGEMMA_MODEL", "/nowhere").output().unwrap();
+    assert!(text(&output.stderr).contains("/nowhere"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_damaged_checkpoint_ends_it_with_the_file_at_fault() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja"] {
+        std::fs::copy(common::demo_model().join(name), dir.path().join(name)).unwrap();
+    }
+    let output = program().args(["--addr", "127.0.0.1:0", "--model"]).arg(dir.path()).output().unwrap();
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    let error = stderr.lines().find(|line| line.starts_with("error: ")).unwrap();
+    assert!(error.contains("hint:") && error.contains("safetensors"), "{error}");
+}
+
+#[test]
+fn a_taken_port_is_an_error_with_a_hint() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let output = program().args(["--addr", &address, "--model"]).arg(common::demo_model()).output().unwrap();
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr.contains(&address) && stderr.contains("port 0"), "{stderr}");
+}
+
+#[test]
+fn usage_errors_exit_2_and_the_version_names_the_commit() {
+    assert_eq!(program().args(["--queue", "0"]).output().unwrap().status.code(), Some(2));
+    assert_eq!(program().env("DGEMMA_QUEUE", "many").output().unwrap().status.code(), Some(2));
+    let version = text(&program().arg("--version").output().unwrap().stdout);
+    assert!(version.starts_with("dgemma-server 0.1.0 (git "), "{version}");
+}
+
+#[test]
+fn bench_prints_both_ways() {
+    let mut child = program()
+        .args(["bench", "--runs", "3", "--model"])
+        .arg(common::demo_model())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut table = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut table).unwrap();
+    assert!(child.wait().unwrap().success());
+    assert!(table.contains("\ncold ") && table.contains("\nschema known "), "{table}");
+    assert!(table.contains("p50") && table.contains("the same answers"), "{table}");
+}
