@@ -20,6 +20,7 @@ const TOLERANCE: f64 = 1e-3;
 
 fn open(prefix_cache_bytes: usize) -> DiffusionEngine {
     let options = OpenOptions {
+        quant: None,
         dir: demo_model(),
         dtype: DType::F32,
         context_tokens: None,
@@ -98,7 +99,9 @@ fn whole_requests_have_the_probabilities_of_the_reference() {
     for (number, output) in engine.pass(&mut batch).unwrap().iter().enumerate() {
         check("in one batch", number, &output.canvases[0]);
     }
-    sequences.into_iter().for_each(|sequence| engine.finish(sequence));
+    for sequence in sequences {
+        engine.finish(sequence);
+    }
     for (number, (prompt, canvas, _)) in cases.iter().enumerate() {
         let longer: Vec<u32> = [&prompt[..prompt.len() / 2], &[7, 8, 9]].concat();
         let branch = engine.begin(&longer).unwrap();
