@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::builder::RangedU64ValueParser;
 use clap::{Parser, Subcommand, ValueEnum};
 
-use diffusion_gemma::DType;
+use diffusion_gemma::{DType, Quant};
 
 use crate::engine::diffusion::OpenOptions;
 use crate::error::Error;
@@ -46,6 +46,10 @@ pub struct Arguments {
     #[arg(global = true, long, default_value = "f32", env = "DGEMMA_DTYPE")]
     pub dtype: Dtype,
 
+    /// Quantise the layers' weights on load; embeddings, norms and router stay as stored
+    #[arg(long, default_value = "none", env = "DGEMMA_QUANT")]
+    pub quant: QuantArgument,
+
     /// Places in the queue; a request that finds it full is refused with 429
     #[arg(global = true, long, default_value_t = 256, value_parser = at_least_one(), env = "DGEMMA_QUEUE")]
     pub queue: usize,
@@ -78,6 +82,31 @@ pub enum Command {
         #[arg(long, default_value_t = 100, value_parser = at_least_one())]
         runs: usize,
     },
+}
+
+/// Form of the weights of the layers in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum QuantArgument {
+    /// As the checkpoint stores them
+    None,
+    #[value(name = "q8_0")]
+    Q8_0,
+    #[value(name = "q6k")]
+    Q6K,
+    #[value(name = "q4k")]
+    Q4K,
+}
+
+impl QuantArgument {
+    /// `None` keeps the weights as stored.
+    fn form(self) -> Option<Quant> {
+        match self {
+            Self::None => None,
+            Self::Q8_0 => Some(Quant::Q8_0),
+            Self::Q6K => Some(Quant::Q6K),
+            Self::Q4K => Some(Quant::Q4K),
+        }
+    }
 }
 
 /// A number format.
@@ -123,6 +152,7 @@ impl Arguments {
                 Dtype::F32 => DType::F32,
                 Dtype::Bf16 => DType::BF16,
             },
+            quant: self.quant.form(),
             context_tokens: self.ctx,
             prefix_cache_bytes: self.prefix_cache_mib << 20,
             threads: threads::in_use(),

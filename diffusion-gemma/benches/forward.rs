@@ -1,7 +1,7 @@
 //! Times passes of the fast path, and what the same machine's matmul can do, in one run.
 //!
 //! `DGEMMA_BENCH_MODEL=DIR cargo bench -p diffusion-gemma` (default: the demo checkpoint). `DGEMMA_BENCH_DTYPE=bf16` for
-//! bf16 products; `DGEMMA_CPU=portable|avx512|amx` for other kernels; `RAYON_NUM_THREADS=2` for the number of threads.
+//! bf16 products; `DGEMMA_BENCH_QUANT=q8_0|q6k|q4k` for quantised weights; `DGEMMA_CPU=portable|avx512|amx` for other kernels; `RAYON_NUM_THREADS=2` for the number of threads.
 //! Every case prints median, minimum and maximum of its runs; the first output of a case is checked to be finite.
 
 #![allow(clippy::unwrap_used)]
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use candle_core::Tensor;
-use diffusion_gemma::{CanvasRows, DType, Device, LoadOptions, Model, Prefix, Segment};
+use diffusion_gemma::{CanvasRows, DType, Device, LoadOptions, Model, Prefix, Quant, Segment};
 
 const RUNS: usize = 7;
 
@@ -23,19 +23,45 @@ fn main() {
         Ok("bf16") => DType::BF16,
         _ => DType::F32,
     };
+    let quant = match std::env::var("DGEMMA_BENCH_QUANT").as_deref() {
+        Ok("q8_0") => Some(Quant::Q8_0),
+        Ok("q6k") => Some(Quant::Q6K),
+        Ok("q4k") => Some(Quant::Q4K),
+        _ => None,
+    };
     let filter = std::env::args().skip(1).find(|a| !a.starts_with("--"));
     let started = Instant::now();
-    let model = Model::load(&dir, &LoadOptions { device: Device::Cpu, dtype }).unwrap();
+    let model = Model::load(&dir, &LoadOptions { quant, ..LoadOptions::cpu(dtype) }).unwrap();
     println!(
-        "{} in {dtype:?}, {} threads, {}",
+        "{} in {dtype:?}, {quant:?}, {} threads, {}",
         dir.display(),
         rayon::current_num_threads(),
         diffusion_gemma::cpu_kernels()
     );
-    println!("loaded in {:.0} ms", started.elapsed().as_secs_f64() * 1e3);
+    let loaded_ms = started.elapsed().as_secs_f64() * 1e3;
+    println!(
+        "loaded in {loaded_ms:.0} ms, {:.0} MB of weights, {:.0} MB resident",
+        mb(model.weight_bytes()),
+        mb(resident())
+    );
     let bench = Bench { model, filter };
-    bench.peak();
+    peak();
     bench.decisions();
+}
+
+/// What a large matmul of these kernels reaches.
+fn peak() {
+    let (rows, inputs, outputs) = (1024, 1024, 4096);
+    let gflop = 2.0 * (rows * inputs * outputs) as f64 / 1e9;
+    for (name, dtype) in [("f32", DType::F32), ("bf16", DType::BF16)] {
+        let matmul = diffusion_gemma::packed_matmul(inputs, outputs, dtype);
+        let x = Tensor::ones((rows, inputs), DType::F32, &Device::Cpu).unwrap();
+        let times = measure(|| drop(matmul(&x)));
+        println!(
+            "matmul [{rows}, {inputs}]·[{inputs}, {outputs}] {name}: {:.0} GFLOP/s",
+            gflop / times.median.as_secs_f64()
+        );
+    }
 }
 
 struct Bench {
@@ -44,21 +70,6 @@ struct Bench {
 }
 
 impl Bench {
-    /// What a large matmul of these kernels reaches.
-    fn peak(&self) {
-        let (rows, inputs, outputs) = (1024, 1024, 4096);
-        let gflop = 2.0 * (rows * inputs * outputs) as f64 / 1e9;
-        for (name, dtype) in [("f32", DType::F32), ("bf16", DType::BF16)] {
-            let matmul = diffusion_gemma::packed_matmul(inputs, outputs, dtype);
-            let x = Tensor::ones((rows, inputs), DType::F32, &Device::Cpu).unwrap();
-            let times = measure(|| drop(matmul(&x)));
-            println!(
-                "matmul [{rows}, {inputs}]·[{inputs}, {outputs}] {name}: {:.0} GFLOP/s",
-                gflop / times.median.as_secs_f64()
-            );
-        }
-    }
-
     fn decisions(&self) {
         for prompt in [64, 300, 1024] {
             self.case(&format!("cold, prompt {prompt}, canvas 32"), prompt, 0, 32, 1, 3);
@@ -107,6 +118,16 @@ impl Bench {
         let empty = Prefix::new();
         self.model.forward(&[Segment { prefix: &empty, tokens, canvases: vec![] }]).unwrap().remove(0).prefix
     }
+}
+
+fn mb(bytes: usize) -> f64 {
+    bytes as f64 / 1e6
+}
+
+/// Resident bytes of this process; 0 where the system does not tell.
+fn resident() -> usize {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    statm.split_whitespace().nth(1).and_then(|pages| pages.parse::<usize>().ok()).unwrap_or(0) * 4096
 }
 
 struct Times {

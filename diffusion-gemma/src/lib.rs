@@ -24,6 +24,7 @@ pub use config::{Attention, Config, LayerConfig, RopeConfig};
 pub use error::{Error, Result};
 pub use forward::{CanvasRows, Segment, SegmentOutput};
 pub use kv::Prefix;
+pub use linear::Quant;
 pub use model::{LoadOptions, Model};
 pub use readout::SlotLogits;
 pub use tokenizer::Tokenizer;

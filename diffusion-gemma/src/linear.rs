@@ -1,9 +1,13 @@
 //! A projection: `y = x Wᵀ`, weights `[out, in]`, no bias anywhere in this model.
 //!
-//! Two forms: packed bf16 for the CPU kernels of `cpu/` (where the checkpoint is bf16 and the processor has them), and a
-//! plain tensor for everything else. The plain reference path reads both through [`Linear::rows`].
+//! Three forms: packed bf16 for the CPU kernels of `cpu/` (where the checkpoint is bf16 and the processor has them), a
+//! quantised matrix of the tensor library where that was asked for, and a plain tensor for everything else. The plain
+//! reference path reads all of them through [`Linear::rows`].
 
-use candle_core::{DType, Device, Tensor};
+use std::sync::Arc;
+
+use candle_core::quantized::{GgmlDType, QMatMul, QTensor};
+use candle_core::{DType, Device, Module, Tensor};
 
 use crate::cpu::{self, Activations, PackedBf16, Precision};
 use crate::error::Result;
@@ -16,6 +20,35 @@ pub(crate) enum Linear {
     Dense(Tensor),
     /// bf16 weights in the order the CPU kernels read them; f32 in and out.
     Packed(PackedBf16, Precision),
+    /// Blocks of small integers with their scales; f32 in and out.
+    Quantized(Arc<QTensor>, QMatMul),
+}
+
+/// Form of the quantised weights: the block formats of GGML, kept by the tensor library.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Quant {
+    /// 8 bits, one scale per 32 weights.
+    Q8_0,
+    /// 6 bits, blocks of 256 weights.
+    Q6K,
+    /// 4 bits, blocks of 256 weights.
+    Q4K,
+}
+
+impl Quant {
+    fn format(self) -> GgmlDType {
+        match self {
+            Self::Q8_0 => GgmlDType::Q8_0,
+            Self::Q6K => GgmlDType::Q6K,
+            Self::Q4K => GgmlDType::Q4K,
+        }
+    }
+
+    /// The form for matrices of that many inputs: this one, or `Q8_0` where 256 does not divide them; `None` where 32 does
+    /// not either.
+    pub(crate) fn for_inputs(self, inputs: usize) -> Option<Self> {
+        [self, Self::Q8_0].into_iter().find(|q| inputs.is_multiple_of(q.format().block_size()))
+    }
 }
 
 impl Linear {
@@ -29,10 +62,20 @@ impl Linear {
         Ok(Self::Dense(Tensor::full(0.5f32, (outputs, inputs), &Device::Cpu)?))
     }
 
+    /// Quantises `[out, in]` weights.
+    pub(crate) fn quantized(weight: &Tensor, quant: Quant) -> Result<Self> {
+        let tensor = Arc::new(QTensor::quantize(weight, quant.format())?);
+        let matmul = QMatMul::from_arc(Arc::clone(&tensor))?;
+        Ok(Self::Quantized(tensor, matmul))
+    }
+
     /// `x: [rows, in]` → `[rows, out]`.
     pub(crate) fn forward(&self, x: &Tensor) -> Result<Tensor> {
         match self {
             Self::Dense(weight) => Ok(x.matmul(&weight.t()?)?),
+            Self::Quantized(_, matmul) => {
+                Ok(matmul.forward(&x.to_dtype(DType::F32)?)?.to_dtype(x.dtype())?)
+            }
             Self::Packed(weight, precision) => {
                 let rows = x.dim(0)?;
                 let mut y = vec![0f32; rows * weight.outputs];
@@ -47,6 +90,7 @@ impl Linear {
     pub(crate) fn rows(&self, start: usize, len: usize) -> Result<Tensor> {
         match self {
             Self::Dense(weight) => Ok(weight.narrow(0, start, len)?),
+            Self::Quantized(weight, _) => Ok(weight.dequantize(&weight.device())?.narrow(0, start, len)?),
             Self::Packed(weight, _) => {
                 let mut rows = vec![0f32; len * weight.inputs];
                 for (i, row) in rows.chunks_exact_mut(weight.inputs).enumerate() {
@@ -61,6 +105,7 @@ impl Linear {
     pub(crate) fn dense(&self) -> Result<Tensor> {
         let outputs = match self {
             Self::Dense(weight) => weight.dim(0)?,
+            Self::Quantized(weight, _) => weight.shape().dims2()?.0,
             Self::Packed(weight, _) => weight.outputs,
         };
         self.rows(0, outputs)
@@ -70,6 +115,10 @@ impl Linear {
     pub(crate) fn select(&self, ids: &[u32]) -> Result<Tensor> {
         match self {
             Self::Dense(weight) => Ok(weight.index_select(&Tensor::new(ids, weight.device())?, 0)?),
+            Self::Quantized(weight, _) => {
+                let ids = Tensor::new(ids, &weight.device())?;
+                Ok(weight.dequantize(&weight.device())?.index_select(&ids, 0)?)
+            }
             Self::Packed(weight, _) => {
                 let rows = cpu::read_rows(weight, ids);
                 Ok(Tensor::from_vec(rows, (ids.len(), weight.inputs), &Device::Cpu)?)
@@ -81,6 +130,7 @@ impl Linear {
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Self::Dense(weight) => weight.elem_count() * weight.dtype().size_in_bytes(),
+            Self::Quantized(weight, _) => weight.storage_size_in_bytes(),
             Self::Packed(weight, _) => weight.bytes(),
         }
     }

@@ -11,7 +11,7 @@ use crate::checkpoint::Checkpoint;
 use crate::config::{Attention, Config};
 use crate::cpu::{PackedBf16, Precision};
 use crate::error::{Error, Result};
-use crate::linear::Linear;
+use crate::linear::{Linear, Quant};
 use crate::rope::Rope;
 
 /// How to load.
@@ -21,6 +21,15 @@ pub struct LoadOptions {
     pub device: Device,
     /// Compute type, f32 or bf16. On a CPU with its own kernels bf16 means bf16 products with f32 sums.
     pub dtype: DType,
+    /// Form of the layers' projections and experts; embeddings, norms, router and self-conditioning stay as stored.
+    pub quant: Option<Quant>,
+}
+
+impl LoadOptions {
+    /// On the CPU, not quantised.
+    pub fn cpu(dtype: DType) -> Self {
+        Self { device: Device::Cpu, dtype, quant: None }
+    }
 }
 
 /// A loaded model. Immutable; shared between threads behind an `Arc`.
@@ -148,6 +157,17 @@ impl Model {
         self.file_bytes
     }
 
+    /// Bytes of all matrices in the form they are kept in memory.
+    pub fn weight_bytes(&self) -> usize {
+        let of_layer = |layer: &Layer| {
+            let fixed = [&layer.qkv, &layer.o, &layer.gate_up, &layer.down, &layer.router.proj];
+            let experts = layer.expert_gate_up.iter().chain(&layer.expert_down);
+            fixed.into_iter().chain(experts).map(Linear::bytes).sum::<usize>()
+        };
+        let shared = [&self.embed, &self.self_conditioning.gate_up, &self.self_conditioning.down];
+        shared.into_iter().map(Linear::bytes).sum::<usize>() + self.layers.iter().map(of_layer).sum::<usize>()
+    }
+
     /// The rotary embedding of a layer.
     pub(crate) fn rope(&self, layer: usize) -> &Rope {
         match self.config.layers[layer].attention {
@@ -205,6 +225,18 @@ impl Loader<'_> {
         Ok(tensor)
     }
 
+    /// The same for the projections of a layer, quantised where that was asked for and their width allows it.
+    fn projection(&mut self, parts: &[(String, usize)], inputs: usize) -> Result<Linear> {
+        let Some(quant) = self.options.quant.and_then(|q| q.for_inputs(inputs)) else {
+            return self.linear(parts, inputs);
+        };
+        let parts: Vec<Tensor> = parts
+            .iter()
+            .map(|(name, outputs)| self.tensor(name, &[*outputs, inputs], DType::F32, &self.options.device))
+            .collect::<Result<_>>()?;
+        Linear::quantized(&Tensor::cat(&parts, 0)?, quant)
+    }
+
     /// Stacked projections of the same input: packed where this CPU has kernels and the weights are bf16.
     fn linear(&mut self, parts: &[(String, usize)], inputs: usize) -> Result<Linear> {
         let (options, mut all_bf16) = (self.options, options_fit(self.options, inputs));
@@ -228,6 +260,10 @@ impl Loader<'_> {
     fn experts(&mut self, name: &str, shape: [usize; 3]) -> Result<Vec<Linear>> {
         let [count, outputs, inputs] = shape;
         let options = self.options;
+        if let Some(quant) = options.quant.and_then(|q| q.for_inputs(inputs)) {
+            let stacked = self.tensor(name, &shape, DType::F32, &options.device)?;
+            return (0..count).map(|e| Linear::quantized(&stacked.get(e)?, quant)).collect();
+        }
         if options_fit(options, inputs) && self.checkpoint.stored_dtype(name, &shape)? == DType::BF16 {
             let experts = self.checkpoint.raw(&[name])[0]
                 .chunks_exact(2 * outputs * inputs)
@@ -273,13 +309,13 @@ impl Loader<'_> {
             post_ffn_norm_2: self.norm(&format!("{p}.post_feedforward_layernorm_2.weight"), h)?,
             q_norm: self.norm(&format!("{p}.self_attn.q_norm.weight"), head_dim)?,
             k_norm: self.norm(&format!("{p}.self_attn.k_norm.weight"), head_dim)?,
-            qkv: self.linear(&qkv, h)?,
-            o: self.linear(&[(format!("{p}.self_attn.o_proj.weight"), h)], q_width)?,
-            gate_up: self.linear(
+            qkv: self.projection(&qkv, h)?,
+            o: self.projection(&[(format!("{p}.self_attn.o_proj.weight"), h)], q_width)?,
+            gate_up: self.projection(
                 &[(format!("{p}.mlp.gate_proj.weight"), ff), (format!("{p}.mlp.up_proj.weight"), ff)],
                 h,
             )?,
-            down: self.linear(&[(format!("{p}.mlp.down_proj.weight"), h)], ff)?,
+            down: self.projection(&[(format!("{p}.mlp.down_proj.weight"), h)], ff)?,
             router: self.router(&p, h, e)?,
             expert_gate_up: self.experts(&format!("{p}.experts.gate_up_proj"), [e, 2 * ffe, h])?,
             expert_down: self.experts(&format!("{p}.experts.down_proj"), [e, h, ffe])?,

@@ -13,7 +13,7 @@ use common::{fixture, max_abs};
 use diffusion_gemma::{CanvasRows, DType, LoadOptions, Model, Prefix, Segment};
 
 fn load(dir: &Path) -> Result<Model, String> {
-    Model::load(dir, &LoadOptions { device: Device::Cpu, dtype: DType::F32 }).map_err(|e| e.to_string())
+    Model::load(dir, &LoadOptions::cpu(DType::F32)).map_err(|e| e.to_string())
 }
 
 fn tensors() -> HashMap<String, Tensor> {
@@ -139,7 +139,7 @@ fn a_non_finite_logit_is_an_error_and_never_an_answer() {
 
 #[test]
 fn bf16_compute_stays_near_f32() {
-    let options = LoadOptions { device: Device::Cpu, dtype: DType::BF16 };
+    let options = LoadOptions::cpu(DType::BF16);
     let narrow = Model::load(&fixture("demo-model"), &options).unwrap();
     let wide = load(&fixture("demo-model")).unwrap();
     let logits = |model: &Model| {

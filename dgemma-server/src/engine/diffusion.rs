@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use diffusion_gemma::{CanvasRows, DType, Device, Error, LoadOptions, Model, Prefix, Segment};
+use diffusion_gemma::{CanvasRows, DType, Error, LoadOptions, Model, Prefix, Quant, Segment};
 
 use super::prefix_cache::PrefixCache;
 use super::{Canvas, Engine, EngineError, EngineInfo, FullRow, PassItem, PassOutput, SlotLogits};
@@ -17,6 +17,8 @@ pub struct OpenOptions {
     pub dir: PathBuf,
     /// Compute type of weights and activations.
     pub dtype: DType,
+    /// Form of the layers' weights; `None` keeps them as stored.
+    pub quant: Option<Quant>,
     /// Most tokens of a prompt and its canvas; `None`: what the model allows, at most [`DEFAULT_CONTEXT_TOKENS`].
     pub context_tokens: Option<usize>,
     /// Bytes of encoded prefixes kept for reuse; 0 keeps none.
@@ -46,7 +48,7 @@ pub struct Sequence {
 impl DiffusionEngine {
     /// Loads a checkpoint. `report` hears loaded and total bytes as it goes.
     pub fn open(options: &OpenOptions, report: &mut dyn FnMut(u64, u64)) -> Result<Self, Error> {
-        let load = LoadOptions { device: Device::Cpu, dtype: options.dtype };
+        let load = LoadOptions { quant: options.quant, ..LoadOptions::cpu(options.dtype) };
         let model = Model::load_reporting(&options.dir, &load, report)?;
         let config = model.config();
         let limit = config.max_position_embeddings;
@@ -149,6 +151,7 @@ fn slot_logits(read: diffusion_gemma::SlotLogits) -> SlotLogits {
     }
 }
 
+#[allow(clippy::needless_pass_by_value)] // handed to `map_err`
 fn failed(error: Error) -> EngineError {
     EngineError::Failed(error.to_string())
 }

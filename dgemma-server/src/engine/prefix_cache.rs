@@ -67,10 +67,12 @@ impl PrefixCache {
         }
         self.add(tokens, prefix)?;
         let is_entry = |this: &Self| this.entries.iter().any(|entry| entry.tokens == tokens[..shared]);
-        if shared > 0 && shared < tokens.len() && !is_entry(self) {
-            if let Some(beginning) = prefix.truncated(shared, config)? {
-                self.add(&tokens[..shared], &beginning)?;
-            }
+        if shared > 0
+            && shared < tokens.len()
+            && !is_entry(self)
+            && let Some(beginning) = prefix.truncated(shared, config)?
+        {
+            self.add(&tokens[..shared], &beginning)?;
         }
         Ok(())
     }

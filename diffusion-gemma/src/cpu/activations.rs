@@ -6,6 +6,7 @@
 use rayon::prelude::*;
 
 use super::packed::{LANES, Line, Precision};
+use super::rows::wide;
 use super::{Isa, Shared, isa};
 
 /// Rows of a matmul's input.
@@ -51,16 +52,12 @@ fn planes(values: &[f32], rows: usize, width: usize, precision: Precision) -> Ve
         for line in 0..lines {
             let from = row * width + line * LANES;
             let source = &values[from..(from + LANES).min((row + 1) * width)];
+            let at = (row / TILE_ROWS * lines + line) * TILE_ROWS + row % TILE_ROWS;
             let mut rest = [0f32; LANES];
             rest[..source.len()].copy_from_slice(source);
             for target in &targets {
-                let rounded = std::array::from_fn(|i| round_to_bf16(rest[i]));
-                for (rest, bits) in rest.iter_mut().zip(&rounded) {
-                    *rest -= f32::from_bits(u32::from(*bits) << 16);
-                }
-                let at = (row / TILE_ROWS * lines + line) * TILE_ROWS + row % TILE_ROWS;
                 // SAFETY: `at` lies inside the padded plane, and each (row, line) is written by one thread.
-                unsafe { target.pointer().add(at).write(Line(rounded)) };
+                split_off(&mut rest, unsafe { &mut *target.pointer().add(at) });
             }
         }
     };
@@ -70,6 +67,16 @@ fn planes(values: &[f32], rows: usize, width: usize, precision: Precision) -> Ve
         (0..rows).into_par_iter().with_min_len(8).for_each(convert);
     }
     planes
+}
+
+wide! {
+    /// Takes the bf16 part out of each value; what is left stays.
+    fn split_off(rest: &mut [f32; LANES], part: &mut Line) {
+        for (rest, bits) in rest.iter_mut().zip(&mut part.0) {
+            *bits = round_to_bf16(*rest);
+            *rest -= f32::from_bits(u32::from(*bits) << 16);
+        }
+    }
 }
 
 /// Nearest bf16, ties to even; NaN stays NaN.
@@ -98,6 +105,6 @@ mod tests {
         }
         assert!(f32::from_bits(u32::from(round_to_bf16(f32::NAN)) << 16).is_nan());
         assert_eq!(round_to_bf16(f32::INFINITY), 0x7f80);
-        assert_eq!(round_to_bf16(1.003_906_25), 0x3f80); // halfway between two: to even
+        assert_eq!(round_to_bf16(f32::from_bits(0x3f80_8000)), 0x3f80); // halfway between two: to even
     }
 }

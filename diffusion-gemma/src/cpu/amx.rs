@@ -55,9 +55,9 @@ static CONFIG: TileConfig = {
     TileConfig(bytes)
 };
 
-/// Sums of 16 × 16.
+/// Sums of 16 rows × 32 columns.
 #[repr(C, align(64))]
-struct Tile([f32; 256]);
+struct Tile([f32; 512]);
 
 /// `panels`: two panels of packed weights. Writes `columns` columns of every row to `y`, rows `stride` apart.
 ///
@@ -84,26 +84,54 @@ pub(super) unsafe fn panel_pair(
             } else {
                 sum_one(x, first, left, right);
             }
-            let mut sums = [const { Tile([0.0; 256]) }; 4];
-            let at = sums.as_mut_ptr();
-            asm!("tilestored [{a} + {s}], tmm0", "tilestored [{b} + {s}], tmm1", a = in(reg) at, b = in(reg) at.add(1),
-                 s = in(reg) 64usize, options(nostack));
-            if two {
-                asm!("tilestored [{a} + {s}], tmm2", "tilestored [{b} + {s}], tmm3", a = in(reg) at.add(2),
-                     b = in(reg) at.add(3), s = in(reg) 64usize, options(nostack));
-            }
-            for (tile, sums) in sums.chunks_exact(2).take(1 + usize::from(two)).enumerate() {
-                let row = (first + tile) * TILE_ROWS;
-                for r in 0..TILE_ROWS.min(x.rows - row) {
-                    let to = y.add((row + r) * stride);
-                    let (low, high) = (columns.min(16), columns.saturating_sub(16));
-                    std::ptr::copy_nonoverlapping(sums[0].0.as_ptr().add(16 * r), to, low);
-                    std::ptr::copy_nonoverlapping(sums[1].0.as_ptr().add(16 * r), to.add(16), high);
+            let rows = (x.rows - first * TILE_ROWS).min(TILE_ROWS * (1 + usize::from(two)));
+            let to = y.add(first * TILE_ROWS * stride);
+            if columns == 32 && rows.is_multiple_of(TILE_ROWS) {
+                store(to, to.add(16), stride);
+                if two {
+                    let to = to.add(TILE_ROWS * stride);
+                    store_second(to, to.add(16), stride);
                 }
+            } else {
+                store_part(to, stride, rows, columns, two);
             }
             first += 2;
         }
         asm!("tilerelease", options(nostack, nomem));
+    }
+}
+
+/// Stores tmm0 and tmm1, rows `stride` values apart.
+unsafe fn store(left: *mut f32, right: *mut f32, stride: usize) {
+    // SAFETY: the caller's: 16 rows of 16 values at both places.
+    unsafe {
+        asm!("tilestored [{a} + {s}], tmm0", "tilestored [{b} + {s}], tmm1", a = in(reg) left, b = in(reg) right,
+             s = in(reg) stride * size_of::<f32>(), options(nostack));
+    }
+}
+
+/// Stores tmm2 and tmm3.
+unsafe fn store_second(left: *mut f32, right: *mut f32, stride: usize) {
+    // SAFETY: as in `store`.
+    unsafe {
+        asm!("tilestored [{a} + {s}], tmm2", "tilestored [{b} + {s}], tmm3", a = in(reg) left, b = in(reg) right,
+             s = in(reg) stride * size_of::<f32>(), options(nostack));
+    }
+}
+
+/// Stores what of the tiles lies inside `rows` and `columns`, by way of a buffer.
+unsafe fn store_part(to: *mut f32, stride: usize, rows: usize, columns: usize, two: bool) {
+    let mut sums = std::mem::MaybeUninit::<[Tile; 2]>::uninit();
+    let at: *mut f32 = sums.as_mut_ptr().cast();
+    // SAFETY: the buffer holds 32 rows of 32 values, of which the stored ones are copied.
+    unsafe {
+        store(at, at.add(16), 32);
+        if two {
+            store_second(at.add(TILE_ROWS * 32), at.add(TILE_ROWS * 32 + 16), 32);
+        }
+        for row in 0..rows {
+            std::ptr::copy_nonoverlapping(at.add(32 * row), to.add(row * stride), columns);
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Both keep sums of up to 12 rows × 32 columns in registers (24 of 32), so that a loaded weight meets 12 rows.
 
-#![allow(unsafe_code)] // the point of this file
+#![allow(unsafe_code, clippy::wildcard_imports)] // intrinsics are the point of this file
 
 use std::arch::x86_64::*;
 

@@ -41,8 +41,8 @@ pub(crate) fn mix(
     let mut parts = vec![0f32; chosen.len() * hidden];
     let target = Shared::new(&mut parts);
     by_expert.into_par_iter().with_max_len(1).for_each(|(expert, places)| {
-        let of_rows: Vec<f32> =
-            places.iter().flat_map(|place| &x[place / top_k * hidden..][..hidden]).copied().collect();
+        let mut of_rows = Vec::with_capacity(places.len() * hidden);
+        places.iter().for_each(|place| of_rows.extend_from_slice(&x[place / top_k * hidden..][..hidden]));
         let ExpertWeights { gate_up, down } = &experts[expert];
         let mut gates = vec![0f32; places.len() * gate_up.outputs];
         gate_up.matmul_here(&Activations::new(&of_rows, places.len(), hidden, precision), &mut gates);

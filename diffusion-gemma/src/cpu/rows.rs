@@ -71,7 +71,7 @@ pub(super) fn exp(x: f32) -> f32 {
 /// gelu with the tanh approximation: x·σ(2u), u = √(2/π)(x + 0.044715x³).
 #[inline(always)]
 fn gelu(x: f32) -> f32 {
-    let u = 0.797_884_56 * x * (0.044_715 * x).mul_add(x, 1.0);
+    let u = 0.797_884_6 * x * (0.044_715 * x).mul_add(x, 1.0);
     x / (1.0 + exp(-2.0 * u))
 }
 
@@ -90,7 +90,7 @@ pub(crate) fn norm(x: &[f32], width: usize, weight: Option<&[f32]>, eps: f32) ->
     let mut out = vec![0f32; x.len()];
     let rows = Shared::new(&mut out);
     for_rows(x.len() / width, width, |row| {
-        norm_row(&x[row * width..][..width], weight, eps, rows.row(row, width))
+        norm_row(&x[row * width..][..width], weight, eps, rows.row(row, width));
     });
     out
 }
@@ -249,7 +249,7 @@ mod tests {
     fn gelu_agrees_with_the_tanh_form() {
         for i in -1000..=1000 {
             let x = i as f32 / 100.0;
-            let wanted = 0.5 * x * (1.0 + (0.797_884_56 * (x + 0.044_715 * x * x * x)).tanh());
+            let wanted = 0.5 * x * (1.0 + (0.797_884_6 * (x + 0.044_715 * x * x * x)).tanh());
             assert!((gelu(x) - wanted).abs() <= 1e-6 * (1.0 + wanted.abs()), "gelu({x})");
         }
     }

@@ -16,7 +16,7 @@ pub fn fixture(name: &str) -> PathBuf {
 
 /// A fixture loaded for f32 compute on the CPU.
 pub fn model(name: &str) -> Model {
-    Model::load(&fixture(name), &LoadOptions { device: Device::Cpu, dtype: DType::F32 }).unwrap()
+    Model::load(&fixture(name), &LoadOptions::cpu(DType::F32)).unwrap()
 }
 
 /// How far two f32 computations of the same thing may be apart.
