@@ -47,7 +47,7 @@ pub struct Arguments {
     pub dtype: Dtype,
 
     /// Quantise the layers' weights on load; embeddings, norms and router stay as stored
-    #[arg(long, default_value = "none", env = "DGEMMA_QUANT")]
+    #[arg(global = true, long, default_value = "none", env = "DGEMMA_QUANT")]
     pub quant: QuantArgument,
 
     /// Places in the queue; a request that finds it full is refused with 429
@@ -162,11 +162,12 @@ impl Arguments {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory;
+
     use super::*;
 
     #[test]
     fn the_definition_is_sound() {
-        use clap::CommandFactory;
         Arguments::command().debug_assert();
     }
 
@@ -174,6 +175,15 @@ mod tests {
     fn nothing_is_exposed_beyond_this_machine_unless_asked_for() {
         let arguments = Arguments::try_parse_from(["dgemma-server"]).unwrap();
         assert!(arguments.addr.ip().is_loopback());
+    }
+
+    #[test]
+    fn every_option_of_the_model_also_stands_after_bench() {
+        let arguments = Arguments::try_parse_from(["dgemma-server", "bench", "--quant", "q8_0"]).unwrap();
+        assert_eq!(arguments.quant, QuantArgument::Q8_0);
+        let command = Arguments::command();
+        let local: Vec<_> = command.get_arguments().filter(|arg| !arg.is_global_set()).collect();
+        assert!(local.iter().all(|arg| ["help", "version"].contains(&arg.get_id().as_str())), "{local:?}");
     }
 
     #[test]
