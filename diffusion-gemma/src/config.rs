@@ -209,6 +209,13 @@ impl Config {
             return Err(Error::Config(format!("sliding_window is {}", self.sliding_window)));
         }
         for (i, layer) in self.layers.iter().enumerate() {
+            let first = self.layers.iter().find(|l| l.attention == layer.attention).map_or(0, |l| l.head_dim);
+            if layer.head_dim != first {
+                return Err(Error::Config(format!(
+                    "head_dim of layer {i} is {}, that of other {:?} layers {first}; one rotation per kind is computed",
+                    layer.head_dim, layer.attention
+                )));
+            }
             if layer.head_dim == 0 || layer.head_dim % 2 == 1 {
                 return Err(Error::Config(format!(
                     "head_dim of layer {i} is {}, not an even number",

@@ -51,7 +51,9 @@ impl Prefix {
 
     /// A copy that owns exactly its own rows: what is kept for long must not hold on to the sequence it was cut from.
     pub fn detached(&self) -> Result<Self> {
-        let own = |kv: &LayerKv| Ok(LayerKv { start: kv.start, k: kv.k.copy()?, v: kv.v.copy()? });
+        let own = |kv: &LayerKv| {
+            Ok(LayerKv { start: kv.start, k: kv.k.force_contiguous()?, v: kv.v.force_contiguous()? })
+        };
         Ok(Self { tokens: self.tokens, layers: self.layers.iter().map(own).collect::<Result<_>>()? })
     }
 
@@ -112,6 +114,6 @@ impl LayerKv {
             return Ok(self);
         }
         let (k, v) = self.tail(window - 1)?;
-        Ok(Self { start: self.start + kept + 1 - window, k: k.copy()?, v: v.copy()? })
+        Ok(Self { start: self.start + kept + 1 - window, k: k.force_contiguous()?, v: v.force_contiguous()? })
     }
 }

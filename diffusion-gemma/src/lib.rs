@@ -11,11 +11,13 @@ mod error;
 mod forward;
 mod kv;
 mod linear;
+mod load;
 mod model;
 mod ops;
 mod readout;
 pub mod reference;
 mod rope;
+mod tensor;
 mod tokenizer;
 
 pub use candle_core::{DType, Device};
@@ -25,7 +27,8 @@ pub use error::{Error, Result};
 pub use forward::{CanvasRows, Segment, SegmentOutput};
 pub use kv::Prefix;
 pub use linear::Quant;
-pub use model::{LoadOptions, Model};
+pub use load::LoadOptions;
+pub use model::Model;
 pub use readout::SlotLogits;
 pub use tokenizer::Tokenizer;
 

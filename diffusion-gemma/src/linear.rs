@@ -11,7 +11,7 @@ use candle_core::{DType, Device, Module, Tensor};
 
 use crate::cpu::{self, Activations, PackedBf16, Precision};
 use crate::error::Result;
-use crate::ops::values;
+use crate::tensor::{matrix, values};
 
 /// One projection, or several of the same input stacked by rows (q, k and v; gate and up).
 #[derive(Debug)]
@@ -81,7 +81,7 @@ impl Linear {
                 let mut y = vec![0f32; rows * weight.outputs];
                 let x = values(x)?;
                 weight.matmul(&Activations::new(&x, rows, weight.inputs, *precision), &mut y);
-                Ok(Tensor::from_vec(y, (rows, weight.outputs), &Device::Cpu)?)
+                matrix(y, weight.outputs)
             }
         }
     }
@@ -96,7 +96,7 @@ impl Linear {
                 for (i, row) in rows.chunks_exact_mut(weight.inputs).enumerate() {
                     weight.read_row(start + i, row);
                 }
-                Ok(Tensor::from_vec(rows, (len, weight.inputs), &Device::Cpu)?)
+                matrix(rows, weight.inputs)
             }
         }
     }
@@ -111,19 +111,13 @@ impl Linear {
         self.rows(0, outputs)
     }
 
-    /// Chosen weight rows, `[ids, in]`, in the compute type.
+    /// Chosen weight rows, `[ids, in]`, in the type of the activations.
     pub(crate) fn select(&self, ids: &[u32]) -> Result<Tensor> {
-        match self {
-            Self::Dense(weight) => Ok(weight.index_select(&Tensor::new(ids, weight.device())?, 0)?),
-            Self::Quantized(weight, _) => {
-                let ids = Tensor::new(ids, &weight.device())?;
-                Ok(weight.dequantize(&weight.device())?.index_select(&ids, 0)?)
-            }
-            Self::Packed(weight, _) => {
-                let rows = cpu::read_rows(weight, ids);
-                Ok(Tensor::from_vec(rows, (ids.len(), weight.inputs), &Device::Cpu)?)
-            }
+        if let Self::Packed(weight, _) = self {
+            return matrix(cpu::read_rows(weight, ids), weight.inputs);
         }
+        let all = self.dense()?;
+        Ok(all.index_select(&Tensor::new(ids, all.device())?, 0)?)
     }
 
     /// Bytes of the weights in the form they are kept.

@@ -3,59 +3,16 @@
 //! Called by `forward.rs`. Each has a portable form in tensor operations and, for f32 on CPUs that have them, a kernel
 //! of `cpu/`; the two are compared in the tests. Dimensions: H hidden, NH query heads, NKV key heads, d head width.
 
-use std::ops::{Deref, Range};
+use std::ops::Range;
 
-use candle_core::{D, DType, Device, Storage, Tensor};
-use parking_lot::RwLockReadGuard;
+use candle_core::{D, DType, Device, Tensor};
 
-use crate::cpu::{self, AttentionJob, ExpertWeights, Isa};
+use crate::cpu::{self, AttentionJob, ExpertWeights};
 use crate::error::{Error, Result};
 use crate::linear::Linear;
-use crate::model::{Layer, Router, rms_norm};
+use crate::model::{Layer, Router};
 use crate::rope::RopeTable;
-
-/// The values of a contiguous f32 tensor on the CPU.
-pub(crate) struct Values<'a> {
-    storage: RwLockReadGuard<'a, Storage>,
-    range: Range<usize>,
-}
-
-impl Deref for Values<'_> {
-    type Target = [f32];
-
-    fn deref(&self) -> &[f32] {
-        match &*self.storage {
-            Storage::Cpu(storage) => storage.as_slice::<f32>().map_or(&[], |all| &all[self.range.clone()]),
-            _ => &[],
-        }
-    }
-}
-
-/// Borrows the values of a tensor for a kernel.
-pub(crate) fn values(tensor: &Tensor) -> Result<Values<'_>> {
-    let (storage, layout) = tensor.storage_and_layout();
-    match layout.contiguous_offsets() {
-        Some((from, to)) if tensor.dtype() == DType::F32 && tensor.device().is_cpu() => {
-            Ok(Values { storage, range: from..to })
-        }
-        _ => Err(Error::Input(format!(
-            "a CPU kernel was given {:?} in {:?} on {:?}",
-            layout.shape(),
-            tensor.dtype(),
-            tensor.device()
-        ))),
-    }
-}
-
-/// Whether the kernels of `cpu/` apply.
-fn on_kernels(tensor: &Tensor) -> bool {
-    tensor.device().is_cpu() && tensor.dtype() == DType::F32 && cpu::isa() != Isa::Portable
-}
-
-fn matrix(values: Vec<f32>, width: usize) -> Result<Tensor> {
-    let rows = values.len() / width.max(1);
-    Ok(Tensor::from_vec(values, (rows, width), &Device::Cpu)?)
-}
+use crate::tensor::{Values, matrix, on_kernels, rms_norm, values};
 
 /// RMS norm of every row, with a weight `[width]` or without.
 pub(crate) fn norm(x: &Tensor, weight: Option<&Tensor>, eps: f64) -> Result<Tensor> {
@@ -284,7 +241,7 @@ pub(crate) fn gated(y: &Tensor, gate_up: &Linear, down: &Linear) -> Result<Tenso
     let both = gate_up.forward(y)?;
     let width = both.dim(1)? / 2;
     let inner = if on_kernels(&both) {
-        matrix(cpu::geglu(&values(&both)?, width, true), width)?
+        matrix(cpu::geglu(&values(&both)?, width), width)?
     } else {
         (both.narrow(1, 0, width)?.gelu()? * both.narrow(1, width, width)?)?
     };

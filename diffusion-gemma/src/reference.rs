@@ -8,7 +8,8 @@ use candle_core::{D, DType, Tensor};
 
 use crate::config::Attention;
 use crate::error::Result;
-use crate::model::{Layer, Model, rms_norm};
+use crate::model::{Layer, Model};
+use crate::tensor::rms_norm;
 
 /// What the architecture does at each place that is easy to get wrong. [`Rules::default`] is the model; any other
 /// value is a wrong model, used to prove that the parity tests can fail.

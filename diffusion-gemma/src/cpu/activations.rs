@@ -29,7 +29,7 @@ pub(crate) const TILE_ROWS: usize = 16;
 impl<'a> Activations<'a> {
     /// `values: [rows, width]`.
     pub(crate) fn new(values: &'a [f32], rows: usize, width: usize, precision: Precision) -> Self {
-        debug_assert_eq!(values.len(), rows * width);
+        assert_eq!(values.len(), rows * width);
         let lines = width.div_ceil(LANES);
         let planes = if isa() == Isa::Amx { planes(values, rows, width, precision) } else { Vec::new() };
         Self { values, rows, width, planes, lines }

@@ -2,7 +2,8 @@
 //!
 //! The compiler has no stable intrinsics for tiles, so the few instructions stand here as assembly. Sums of 32 rows × 32
 //! outputs live in four tiles; for each step of 32 inputs, two weight tiles are loaded once and meet every plane of the
-//! activations. Instruction semantics: Intel SDM volume 2, "Intel AMX instruction set reference".
+//! activations. Sums stay in tile registers from one piece of assembly to the next: no value of the language lives in such a
+//! register, so nothing between the pieces can touch them. Instruction semantics: Intel SDM volume 2, "Intel AMX instruction set reference".
 
 #![allow(unsafe_code)] // the point of this file
 
@@ -75,6 +76,8 @@ pub(super) unsafe fn panel_pair(
     // SAFETY: tile registers are configured for these shapes before use and released after; row tiles lie inside the
     // zero-padded planes, and the stores stay inside the rows and columns that the caller gave.
     unsafe {
+        let mut before = TileConfig([0; 64]);
+        asm!("sttilecfg [{}]", in(reg) &raw mut before, options(nostack));
         asm!("ldtilecfg [{}]", in(reg) &raw const CONFIG, options(nostack, readonly));
         let mut first = 0;
         while first < tiles {
@@ -97,7 +100,12 @@ pub(super) unsafe fn panel_pair(
             }
             first += 2;
         }
-        asm!("tilerelease", options(nostack, nomem));
+        // The tensor library configures the tiles of a thread once and relies on it: leave them as they were.
+        if before.0[0] == 0 {
+            asm!("tilerelease", options(nostack, nomem));
+        } else {
+            asm!("ldtilecfg [{}]", in(reg) &raw const before, options(nostack, readonly));
+        }
     }
 }
 

@@ -98,7 +98,8 @@ impl Task<'_> {
                 });
                 for (piece, columns) in pieces.iter().zip(&computed) {
                     for at in columns.clone().step_by(KEYS) {
-                        let to = &raw mut scores[piece.column + at];
+                        // SAFETY: a whole group of columns of every row of the block lies inside the scores.
+                        let to = unsafe { scores.as_mut_ptr().add(piece.column + at) };
                         multiply(
                             block.len(),
                             self.head_dim,
@@ -244,7 +245,7 @@ fn multiply(
     c_stride: usize,
     accumulate: bool,
 ) {
-    debug_assert!(a.len() >= (rows - 1) * a_stride + depth && b.len() >= (depth - 1) * b_stride + columns);
+    assert!(a.len() >= (rows - 1) * a_stride + depth && b.len() >= (depth - 1) * b_stride + columns);
     let product =
         super::avx512::Product { rows, depth, columns, strides: [a_stride, b_stride, c_stride], accumulate };
     // SAFETY: the slices hold the blocks (checked above), `c` is the caller's, and `isa` has found AVX-512.

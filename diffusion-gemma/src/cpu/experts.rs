@@ -8,7 +8,7 @@
 use rayon::prelude::*;
 
 use super::packed::{PackedBf16, Precision};
-use super::rows::geglu;
+use super::rows::geglu_here;
 use super::{Activations, Shared};
 
 /// Weights of one expert.
@@ -46,22 +46,22 @@ pub(crate) fn mix(
         let ExpertWeights { gate_up, down } = &experts[expert];
         let mut gates = vec![0f32; places.len() * gate_up.outputs];
         gate_up.matmul_here(&Activations::new(&of_rows, places.len(), hidden, precision), &mut gates);
-        let inner = geglu(&gates, down.inputs, false);
+        let inner = geglu_here(&gates, down.inputs);
         let mut out = of_rows;
         down.matmul_here(&Activations::new(&inner, places.len(), down.inputs, precision), &mut out);
         for (place, row) in places.iter().zip(out.chunks_exact(hidden)) {
-            for (to, from) in target.row(*place, hidden).iter_mut().zip(row) {
-                *to = from * weights[*place];
-            }
+            // SAFETY: every place belongs to one expert, and lies inside `parts`.
+            let to = unsafe { std::slice::from_raw_parts_mut(target.pointer().add(place * hidden), hidden) };
+            to.iter_mut().zip(row).for_each(|(to, from)| *to = from * weights[*place]);
         }
     });
     let mut out = vec![0f32; x.len()];
-    let sums = Shared::new(&mut out);
-    (0..rows).into_par_iter().with_min_len(16).for_each(|row| {
-        let sum = sums.row(row, hidden);
-        for part in parts[row * top_k * hidden..][..top_k * hidden].chunks_exact(hidden) {
-            sum.iter_mut().zip(part).for_each(|(s, p)| *s += p);
-        }
-    });
+    out.par_chunks_exact_mut(hidden).zip(parts.par_chunks_exact(top_k * hidden)).with_min_len(16).for_each(
+        |(sum, parts)| {
+            for part in parts.chunks_exact(hidden) {
+                sum.iter_mut().zip(part).for_each(|(s, p)| *s += p);
+            }
+        },
+    );
     out
 }

@@ -4,6 +4,8 @@
 //! compare both. Weights stay bf16 as published, packed once at load ([`PackedBf16`]); arithmetic is f32, or bf16 products
 //! with f32 sums where the caller asks for that.
 
+#![cfg_attr(not(target_arch = "x86_64"), allow(dead_code))] // kept compiling everywhere, used only there
+
 mod activations;
 #[cfg(target_arch = "x86_64")]
 mod amx;
@@ -22,6 +24,8 @@ pub(crate) use rows::{add_normed, combine, geglu, heads, norm};
 
 use std::sync::OnceLock;
 
+use crate::error::{Error, Result};
+
 /// What the processor can do for us.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Isa {
@@ -33,12 +37,15 @@ pub(crate) enum Isa {
     Portable,
 }
 
-/// Checked once. `DGEMMA_CPU=portable|avx512|amx` lowers the choice, for tests and comparisons.
+/// Lowers the choice, for tests and comparisons: `portable`, `avx512` or `amx`.
+const VARIABLE: &str = "DGEMMA_CPU";
+
+/// Checked once.
 pub(crate) fn isa() -> Isa {
     static ISA: OnceLock<Isa> = OnceLock::new();
     *ISA.get_or_init(|| {
         let best = detect();
-        match (std::env::var("DGEMMA_CPU").as_deref(), best) {
+        match (std::env::var(VARIABLE).as_deref(), best) {
             (Ok("portable"), _) => Isa::Portable,
             (Ok("avx512"), Isa::Amx) => Isa::Avx512,
             _ => best,
@@ -46,9 +53,25 @@ pub(crate) fn isa() -> Isa {
     })
 }
 
+/// Refuses a choice that this processor or this program does not know.
+pub(crate) fn check_choice() -> Result<()> {
+    let refuse = |why: String| Err(Error::Input(format!("{VARIABLE}: {why}; hint: leave it unset")));
+    match std::env::var(VARIABLE).as_deref() {
+        Err(_) | Ok("portable") => Ok(()),
+        Ok("avx512") if detect() != Isa::Portable => Ok(()),
+        Ok("amx") if detect() == Isa::Amx => Ok(()),
+        Ok(known @ ("avx512" | "amx")) => refuse(format!("this processor has no {known}")),
+        Ok(other) => refuse(format!("{other:?} is none of portable, avx512, amx")),
+    }
+}
+
 #[cfg(target_arch = "x86_64")]
 fn detect() -> Isa {
-    let wide = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw");
+    let wide = is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512bw")
+        && is_x86_feature_detected!("avx512vl")
+        && is_x86_feature_detected!("avx512dq")
+        && is_x86_feature_detected!("fma");
     match wide {
         true if amx::available() => Isa::Amx,
         true => Isa::Avx512,

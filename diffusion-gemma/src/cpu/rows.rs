@@ -4,21 +4,26 @@
 
 use rayon::prelude::*;
 
-use super::Shared;
-
 /// Rows that are worth a thread: about 16k values.
 fn min_rows(width: usize) -> usize {
     ((1 << 14) / width.max(1)).max(1)
 }
 
-/// Runs `each(row)` for all rows, in parallel where there are enough.
-fn for_rows(rows: usize, width: usize, each: impl Fn(usize) + Sync + Send) {
+/// Fills a new `[rows, width]` matrix row by row, in parallel where there are enough values.
+fn fill(rows: usize, width: usize, each: impl Fn(usize, &mut [f32]) + Sync + Send) -> Vec<f32> {
+    let mut out = vec![0f32; rows * width];
     let piece = min_rows(width);
+    let lines =
+        |out: &mut [f32]| out.chunks_exact_mut(width).enumerate().for_each(|(row, line)| each(row, line));
     if rows <= piece {
-        (0..rows).for_each(each);
+        lines(&mut out);
     } else {
-        (0..rows).into_par_iter().with_min_len(piece).for_each(each);
+        out.par_chunks_exact_mut(width)
+            .enumerate()
+            .with_min_len(piece)
+            .for_each(|(row, line)| each(row, line));
     }
+    out
 }
 
 /// Compiles its body for AVX-512. Kernels of this module run only where [`super::isa`] found it.
@@ -87,12 +92,7 @@ wide! {
 
 /// RMS norm of rows of `width` values.
 pub(crate) fn norm(x: &[f32], width: usize, weight: Option<&[f32]>, eps: f32) -> Vec<f32> {
-    let mut out = vec![0f32; x.len()];
-    let rows = Shared::new(&mut out);
-    for_rows(x.len() / width, width, |row| {
-        norm_row(&x[row * width..][..width], weight, eps, rows.row(row, width));
-    });
-    out
+    fill(x.len() / width, width, |row, out| norm_row(&x[row * width..][..width], weight, eps, out))
 }
 
 wide! {
@@ -106,16 +106,10 @@ wide! {
 
 /// `x + rms(branch)·w`, the residual after attention.
 pub(crate) fn add_normed(x: &[f32], branch: &[f32], width: usize, weight: &[f32], eps: f32) -> Vec<f32> {
-    let mut out = vec![0f32; x.len()];
-    let rows = Shared::new(&mut out);
-    for_rows(x.len() / width, width, |row| {
-        let of = |t: &[f32]| -> std::ops::Range<usize> {
-            debug_assert_eq!(t.len(), x.len());
-            row * width..(row + 1) * width
-        };
-        add_normed_row(&x[of(x)], &branch[of(branch)], weight, eps, rows.row(row, width));
-    });
-    out
+    fill(x.len() / width, width, |row, out| {
+        let at = row * width..(row + 1) * width;
+        add_normed_row(&x[at.clone()], &branch[at], weight, eps, out);
+    })
 }
 
 wide! {
@@ -142,21 +136,10 @@ pub(crate) fn combine(
     eps: f32,
 ) -> Vec<f32> {
     let width = weights[0].len();
-    let mut out = vec![0f32; r.len()];
-    let rows = Shared::new(&mut out);
-    for_rows(scalars.len(), width, |row| {
+    fill(scalars.len(), width, |row, out| {
         let at = row * width..(row + 1) * width;
-        combine_row(
-            &r[at.clone()],
-            &dense[at.clone()],
-            &sparse[at],
-            weights,
-            scalars[row],
-            eps,
-            rows.row(row, width),
-        );
-    });
-    out
+        combine_row(&r[at.clone()], &dense[at.clone()], &sparse[at], weights, scalars[row], eps, out);
+    })
 }
 
 wide! {
@@ -168,16 +151,18 @@ wide! {
     }
 }
 
-/// gelu(gate) ⊙ up of rows of `2·width` values.
-pub(crate) fn geglu(gate_up: &[f32], width: usize, parallel: bool) -> Vec<f32> {
-    let count = gate_up.len() / (2 * width);
-    let mut out = vec![0f32; count * width];
-    let rows = Shared::new(&mut out);
-    let each = |row: usize| geglu_row(&gate_up[row * 2 * width..][..2 * width], rows.row(row, width));
-    if parallel {
-        for_rows(count, 4 * width, each);
-    } else {
-        (0..count).for_each(each);
+/// gelu(gate) ⊙ up of rows of `2·width` values, on all threads.
+pub(crate) fn geglu(gate_up: &[f32], width: usize) -> Vec<f32> {
+    fill(gate_up.len() / (2 * width), width, |row, out| {
+        geglu_row(&gate_up[row * 2 * width..][..2 * width], out);
+    })
+}
+
+/// The same on the calling thread.
+pub(super) fn geglu_here(gate_up: &[f32], width: usize) -> Vec<f32> {
+    let mut out = vec![0f32; gate_up.len() / 2];
+    for (gate_up, out) in gate_up.chunks_exact(2 * width).zip(out.chunks_exact_mut(width)) {
+        geglu_row(gate_up, out);
     }
     out
 }
@@ -209,26 +194,14 @@ pub(crate) fn heads(
     rotation: Option<(&[f32], &[f32])>,
     eps: f32,
 ) -> Vec<f32> {
-    let (count, width, half) = (x.len() / stride, columns.len(), head_dim / 2);
-    let mut out = vec![0f32; count * width];
-    let rows = Shared::new(&mut out);
-    for_rows(count, width, |row| {
+    let (width, half) = (columns.len(), head_dim / 2);
+    fill(x.len() / stride, width, |row, out| {
         let from = &x[row * stride..][columns.clone()];
         let rotation = rotation.map(|(cos, sin)| (&cos[row * half..][..half], &sin[row * half..][..half]));
-        for (x, out) in from.chunks_exact(head_dim).zip(rows.row(row, width).chunks_exact_mut(head_dim)) {
+        for (x, out) in from.chunks_exact(head_dim).zip(out.chunks_exact_mut(head_dim)) {
             head_row(x, weight, rotation, eps, out);
         }
-    });
-    out
-}
-
-impl Shared<f32> {
-    /// Row `row` of a matrix of `width` columns. Every caller's loop visits each row once.
-    #[allow(unsafe_code, clippy::mut_from_ref)]
-    pub(super) fn row<'a>(self, row: usize, width: usize) -> &'a mut [f32] {
-        // SAFETY: rows do not overlap, one thread has this row, and the matrix outlives the loop over its rows.
-        unsafe { std::slice::from_raw_parts_mut(self.pointer().add(row * width), width) }
-    }
+    })
 }
 
 #[cfg(test)]
