@@ -18,8 +18,10 @@ build: ## Build dgem and dgemma-server, linked into bin/
 demo: build ## Start the server on the demo model, make one decision, stop the server
 	@scripts/demo.sh
 
-test: ## Run every test
+test: ## Run every test, those of the model with each kind of CPU kernel that this machine has
 	$(CARGO) test --workspace --locked
+	DGEMMA_CPU=portable $(CARGO) test -p diffusion-gemma --locked --lib --tests
+	if grep -qs avx512dq /proc/cpuinfo; then DGEMMA_CPU=avx512 $(CARGO) test -p diffusion-gemma --locked --lib --tests; fi
 
 lint: ## Check formatting and lints; warnings are errors
 	$(CARGO) fmt --all --check
