@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use axum::http::HeaderValue;
 use clap::builder::RangedU64ValueParser;
 use clap::{Parser, Subcommand, ValueEnum};
 
@@ -13,6 +14,8 @@ use diffusion_gemma::{DType, Quant};
 
 use crate::engine::diffusion::OpenOptions;
 use crate::error::Error;
+use crate::http::keys::{self, Keys};
+use crate::log;
 use crate::scheduler::policy::Budget;
 use crate::{Options, build, model_dir, threads};
 
@@ -50,9 +53,13 @@ pub struct Arguments {
     #[arg(global = true, long, default_value = "none", env = "DGEMMA_QUANT")]
     pub quant: QuantArgument,
 
-    /// Places in the queue; a request that finds it full is refused with 429
-    #[arg(global = true, long, default_value_t = 256, value_parser = at_least_one(), env = "DGEMMA_QUEUE")]
+    /// Places in the queue, one per canvas; a request that finds too few free is refused with 429
+    #[arg(global = true, long, value_name = "PLACES", default_value_t = 2048, value_parser = at_least_one(), env = "DGEMMA_QUEUE")]
     pub queue: usize,
+
+    /// Seconds a request may wait in the queue before it is refused with 503
+    #[arg(global = true, long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..), env = "DGEMMA_QUEUE_WAIT_SECONDS")]
+    pub queue_wait_seconds: u32,
 
     /// Most rows (prompt tokens and canvas rows) of one forward pass
     #[arg(global = true, long, value_name = "ROWS", default_value_t = Budget::default().pass_rows, value_parser = at_least_one(), env = "DGEMMA_PASS_ROWS")]
@@ -69,6 +76,22 @@ pub struct Arguments {
     /// Seconds that running requests get after the signal to stop
     #[arg(global = true, long, value_name = "SECONDS", default_value_t = 8, env = "DGEMMA_DRAIN_SECONDS")]
     pub drain_seconds: u32,
+
+    /// File with API keys, one a line; further keys come from DGEMMA_API_KEYS, separated by commas [default: no key is asked for]
+    #[arg(global = true, long, value_name = "FILE", env = "DGEMMA_API_KEY_FILE")]
+    pub api_key_file: Option<PathBuf>,
+
+    /// Origin of web pages that may use this server, such as https://example.org; may be repeated [default: none]
+    #[arg(global = true, long, value_name = "ORIGIN", value_parser = origin, value_delimiter = ',', env = "DGEMMA_CORS_ORIGIN")]
+    pub cors_origin: Vec<HeaderValue>,
+
+    /// How the log is written
+    #[arg(global = true, long, value_name = "FORMAT", default_value = "text", env = "DGEMMA_LOG_FORMAT")]
+    pub log_format: log::Format,
+
+    /// Write requests and replies to the log; without it the log has no content of a request
+    #[arg(global = true, long, env = "DGEMMA_LOG_CONTENT")]
+    pub log_content: bool,
 }
 
 /// What to do instead of serving.
@@ -116,16 +139,27 @@ pub enum Dtype {
     Bf16,
 }
 
+/// An origin as a browser sends it: scheme, host and port, nothing after.
+fn origin(text: &str) -> Result<HeaderValue, String> {
+    let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+    if host.is_none_or(|host| host.is_empty() || host.contains(['/', '*', '?', '#', '@'])) {
+        return Err(
+            "an origin is http:// or https://, a host and perhaps a port, as in https://example.org:8443"
+                .into(),
+        );
+    }
+    text.parse().map_err(|_| "it has a character that no header can carry".into())
+}
+
 fn at_least_one() -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(1..)
 }
 
 impl Arguments {
     /// What `serve` needs to know, for a model of that name.
-    #[must_use]
-    pub fn options(&self, model: String) -> Options {
+    pub fn options(&self, model: String) -> Result<Options, Error> {
         let default = Budget::default();
-        Options {
+        Ok(Options {
             model,
             queue_places: self.queue,
             body_limit_bytes: self.body_limit_mib << 20,
@@ -135,7 +169,11 @@ impl Arguments {
                 ..default
             },
             drain: Duration::from_secs(self.drain_seconds.into()),
-        }
+            queue_wait: Duration::from_secs(self.queue_wait_seconds.into()),
+            keys: Keys::load(self.api_key_file.as_deref(), std::env::var_os(keys::VARIABLE))?,
+            cors_origins: self.cors_origin.clone(),
+            log_content: self.log_content,
+        })
     }
 
     /// The checkpoint folder to open.
@@ -188,9 +226,18 @@ mod tests {
 
     #[test]
     fn values_without_meaning_are_refused() {
-        for wrong in
-            [["--queue", "0"], ["--threads", "0"], ["--dtype", "f17"], ["--ctx", "many"], ["--addr", "8080"]]
-        {
+        for wrong in [
+            ["--queue", "0"],
+            ["--queue-wait-seconds", "0"],
+            ["--log-format", "xml"],
+            ["--cors-origin", "*"],
+            ["--cors-origin", "example.org"],
+            ["--cors-origin", "https://example.org/"],
+            ["--threads", "0"],
+            ["--dtype", "f17"],
+            ["--ctx", "many"],
+            ["--addr", "8080"],
+        ] {
             assert!(
                 Arguments::try_parse_from(["dgemma-server"].into_iter().chain(wrong)).is_err(),
                 "{wrong:?}"

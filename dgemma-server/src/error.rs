@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use decision::{ReadingError, SchemaError};
 
 use crate::engine::EngineError;
+use crate::queue::Unanswered;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -30,6 +31,12 @@ pub enum Error {
     BodyNotJson { reason: String },
     #[error("{param}: {reason}; hint: the request is an OpenAI chat completion")]
     WrongType { param: String, reason: String },
+    #[error("the header {name}: {reason}; hint: {hint}")]
+    Header { name: &'static str, reason: String, hint: &'static str },
+    #[error("this server asks for an API key; hint: send the header \"Authorization: Bearer KEY\"")]
+    NoKey,
+    #[error("the API key is not one of this server's; hint: ask the operator for a key")]
+    WrongKey,
 
     // The request as a decision.
     #[error("{param}: {reason}; hint: {hint}")]
@@ -39,6 +46,14 @@ pub enum Error {
          \"questions\", as the text of a first message with role system, and the state as a user message"
     )]
     NotADecision,
+    /// A body of `/v1/systemone`. `path`: keys from the body inwards.
+    #[error("{}: {reason}; hint: {hint}", if path.is_empty() { "body".into() } else { path.join(".") })]
+    Systemone { path: Vec<String>, reason: String, hint: &'static str },
+    #[error(
+        "the request has {count} images, and this server does not read pixels yet; hint: leave \"images\" out and put what they show \
+         into the state"
+    )]
+    Images { count: usize },
     #[error("{0}")]
     Schema(Box<SchemaError>),
     #[error("{key:?} is {value}, which this engine cannot do; hint: {hint}")]
@@ -49,6 +64,11 @@ pub enum Error {
          each a line of its own"
     )]
     LabelClash { question: String, first: String, second: String, reason: &'static str },
+    #[error(
+        "question {question:?}: it has {needed} alternatives, and this model's vocabulary has labels of one token for {found} of \
+         them; hint: merge alternatives, or ask in two steps: first the group, then the one"
+    )]
+    TooFewLabels { question: String, needed: usize, found: usize },
     #[error(
         "the answer template of {questions} needs {rows} canvas rows, and a canvas has {limit}; hint: give the questions shorter \
          ids, or raise \"chunk_rows\" if the schema sets it"
@@ -67,6 +87,15 @@ pub enum Error {
     // The state of the server.
     #[error("all {capacity} places of the queue are taken; hint: try again after the time in Retry-After")]
     Busy { capacity: usize },
+    #[error(
+        "nothing of the request was begun within {limit_ms} ms; hint: try again after the time in Retry-After, or start the server \
+         with a larger --queue-wait-seconds"
+    )]
+    QueueWait { limit_ms: u128 },
+    #[error(
+        "there was no reply within the {timeout_ms} ms of X-Request-Timeout-Ms; hint: allow more time, or ask less at once"
+    )]
+    DeadlineExceeded { timeout_ms: u64 },
     #[error("the model is not ready: {phase}; hint: wait until GET /readyz answers 200")]
     NotReady { phase: &'static str },
     #[error(
@@ -96,6 +125,11 @@ pub enum Error {
     NoModel { reason: String },
     #[error("{path}: no config.json, so this is no checkpoint folder; hint: pass the folder that holds config.json, tokenizer.json and the weights", path = .path.display())]
     NotACheckpoint { path: PathBuf },
+    #[error(
+        "API keys of {source_name}: {reason}; hint: one key is up to 256 visible ASCII characters; a file has one a line, the \
+         variable separates them by commas; without both everybody is served"
+    )]
+    Keys { source_name: String, reason: &'static str },
     #[error("{what}: {source}; hint: {hint}")]
     Io { what: String, source: std::io::Error, hint: &'static str },
     #[error(
@@ -112,8 +146,12 @@ pub enum Kind {
     Invalid,
     NoRoute,
     MethodNotAllowed,
+    /// No key, or a wrong one.
+    Unauthorised,
     /// A limit is exceeded.
     TooLarge,
+    /// The client's own deadline is over.
+    TimedOut,
     /// Try again soon.
     Busy,
     /// Not ready yet, or shutting down.
@@ -155,13 +193,19 @@ impl Error {
             | Self::BodyNotUtf8 { .. }
             | Self::BodyNotJson { .. }
             | Self::WrongType { .. }
+            | Self::Header { .. }
             | Self::Messages { .. }
             | Self::NotADecision
             | Self::Schema(_)
             | Self::Unsupported { .. }
-            | Self::LabelClash { .. } => Kind::Invalid,
+            | Self::LabelClash { .. }
+            | Self::TooFewLabels { .. }
+            | Self::Systemone { .. }
+            | Self::Images { .. } => Kind::Invalid,
             Self::Busy { .. } => Kind::Busy,
-            Self::NotReady { .. } | Self::Draining => Kind::Unavailable,
+            Self::NoKey | Self::WrongKey => Kind::Unauthorised,
+            Self::DeadlineExceeded { .. } => Kind::TimedOut,
+            Self::NotReady { .. } | Self::Draining | Self::QueueWait { .. } => Kind::Unavailable,
             Self::Engine(_)
             | Self::EngineGone
             | Self::Reading(_)
@@ -170,9 +214,16 @@ impl Error {
             | Self::Internal { .. }
             | Self::NoModel { .. }
             | Self::NotACheckpoint { .. }
+            | Self::Keys { .. }
             | Self::Io { .. }
             | Self::BenchDiffers { .. } => Kind::Fault,
         }
+    }
+
+    /// Whether the server is at fault, and its operator has to know.
+    #[must_use]
+    pub fn is_fault(&self) -> bool {
+        self.kind() == Kind::Fault
     }
 
     /// A short name for programs, as OpenAI's `code`.
@@ -187,15 +238,23 @@ impl Error {
             Self::BodyNotUtf8 { .. } => "body_not_utf8",
             Self::BodyNotJson { .. } => "body_not_json",
             Self::WrongType { .. } => "wrong_type",
+            Self::Header { .. } => "invalid_header",
+            Self::NoKey => "missing_api_key",
+            Self::WrongKey => "invalid_api_key",
             Self::Messages { .. } => "invalid_messages",
             Self::NotADecision => "no_schema",
             Self::Schema(_) => "invalid_schema",
             Self::Unsupported { .. } => "unsupported",
             Self::LabelClash { .. } => "label_clash",
+            Self::TooFewLabels { .. } => "too_few_labels",
+            Self::Systemone { .. } => "invalid_request",
+            Self::Images { .. } => "images_not_read",
             Self::CanvasTooSmall { .. } => "canvas_length_exceeded",
             Self::ContextExceeded { .. } => "context_length_exceeded",
             Self::TooManyReads { .. } => "too_many_reads",
             Self::Busy { .. } => "queue_full",
+            Self::QueueWait { .. } => "queue_timeout",
+            Self::DeadlineExceeded { .. } => "deadline_exceeded",
             Self::NotReady { .. } => "not_ready",
             Self::Draining => "draining",
             Self::Engine(_) | Self::Reading(_) => "engine_fault",
@@ -205,6 +264,7 @@ impl Error {
             | Self::Internal { .. }
             | Self::NoModel { .. }
             | Self::NotACheckpoint { .. }
+            | Self::Keys { .. }
             | Self::Io { .. }
             | Self::BenchDiffers { .. } => "internal_error",
         }
@@ -219,8 +279,12 @@ impl Error {
             | Self::NotADecision
             | Self::Unsupported { .. }
             | Self::LabelClash { .. }
+            | Self::TooFewLabels { .. }
             | Self::CanvasTooSmall { .. }
             | Self::ContextExceeded { .. } => Some("messages"),
+            Self::Header { name, .. } => Some(name),
+            Self::Systemone { path, .. } => path.last().map(String::as_str),
+            Self::Images { .. } => Some("images"),
             _ => None,
         }
     }
@@ -229,5 +293,15 @@ impl Error {
 impl From<SchemaError> for Error {
     fn from(error: SchemaError) -> Self {
         Self::Schema(Box::new(error))
+    }
+}
+
+impl From<Unanswered> for Error {
+    fn from(unanswered: Unanswered) -> Self {
+        match unanswered {
+            Unanswered::Waited { limit } => Self::QueueWait { limit_ms: limit.as_millis() },
+            Unanswered::Engine(error) => Self::Engine(error),
+            Unanswered::Gone => Self::EngineGone,
+        }
     }
 }

@@ -11,6 +11,8 @@ pub mod cli;
 pub mod engine;
 pub mod error;
 pub mod http;
+pub mod log;
+pub mod metrics;
 pub mod model_dir;
 pub mod queue;
 pub mod read;
@@ -19,8 +21,9 @@ pub mod threads;
 
 use std::future::{Future, IntoFuture};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use axum::http::HeaderValue;
 use axum::serve::ListenerExt;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -28,8 +31,11 @@ use tokio::sync::oneshot;
 use api::Api;
 use api::decide::Decider;
 use api::readiness::{Phase, Readiness};
+use api::warm_up;
 use engine::Engine;
 pub use error::Error;
+use http::keys::Keys;
+use metrics::Metrics;
 use read::Text;
 use scheduler::policy::Budget;
 
@@ -38,12 +44,20 @@ use scheduler::policy::Budget;
 pub struct Options {
     /// Name under which the model is served.
     pub model: String,
-    /// Places in the queue.
+    /// Places in the queue; a canvas takes one.
     pub queue_places: usize,
+    /// How long a request may wait in the queue.
+    pub queue_wait: Duration,
     pub body_limit_bytes: usize,
     pub budget: Budget,
     /// How long running requests may take after the signal to stop.
     pub drain: Duration,
+    /// Who is served.
+    pub keys: Keys,
+    /// Origins of web pages that may use the server. Empty: none.
+    pub cors_origins: Vec<HeaderValue>,
+    /// Whether requests and replies are written to the log.
+    pub log_content: bool,
 }
 
 /// What a loader gives: the engine and the text side of its checkpoint.
@@ -64,7 +78,8 @@ pub async fn serve<E: Engine>(
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), Error> {
     let api = Arc::new(Api::new(options.model.clone()));
-    let router = http::router(Arc::clone(&api), options.body_limit_bytes);
+    let metrics = Arc::new(Metrics::default());
+    let router = http::router(Arc::clone(&api), Arc::clone(&metrics), &options);
     // A reply is written in one piece: waiting for more to send only delays it.
     let listener = listener.tap_io(|socket| {
         let _ = socket.set_nodelay(true);
@@ -75,7 +90,7 @@ pub async fn serve<E: Engine>(
     });
     let mut server = tokio::spawn(server.into_future());
     let mut shutdown = std::pin::pin!(shutdown);
-    let mut start = std::pin::pin!(start(Arc::clone(&api), &options, load));
+    let mut start = std::pin::pin!(start(Arc::clone(&api), metrics, &options, load));
     let mut started = false;
     let outcome = loop {
         tokio::select! {
@@ -99,12 +114,14 @@ pub async fn serve<E: Engine>(
     outcome
 }
 
-/// Loads, starts the engine thread, and answers one decision before the doors open.
+/// Loads, starts the engine thread, and makes a few decisions before the doors open.
 async fn start<E: Engine>(
     api: Arc<Api>,
+    metrics: Arc<Metrics>,
     options: &Options,
     load: impl FnOnce(&Readiness) -> Result<Parts<E>, Error> + Send + 'static,
 ) -> Result<(), Error> {
+    let started = Instant::now();
     let (send, loaded) = oneshot::channel();
     let for_loader = Arc::clone(&api);
     std::thread::Builder::new()
@@ -123,6 +140,7 @@ async fn start<E: Engine>(
     let (_, bytes_total) = api.readiness.bytes();
     api.readiness.report_bytes(bytes_total, bytes_total);
     api.readiness.advance(Phase::WarmingUp);
+    metrics.loaded(started.elapsed());
     let info = engine.info().clone();
     tracing::info!(
         engine = info.engine,
@@ -131,14 +149,14 @@ async fn start<E: Engine>(
         canvas_tokens = info.canvas_tokens,
         "model loaded"
     );
-    let (queue, jobs) = queue::bounded(options.queue_places);
+    let (queue, jobs) = queue::bounded_with(options.queue_places, Some(options.queue_wait), metrics);
     scheduler::spawn(engine, jobs, options.budget).map_err(|source| Error::Io {
         what: "cannot start a thread".into(),
         source,
         hint: "raise the limit on threads",
     })?;
     let decider = Arc::new(Decider::new(info, text, queue));
-    decider.warm_up().await?;
+    warm_up::run(&decider).await?;
     api.open(decider);
     tracing::info!(model = options.model, "ready");
     Ok(())

@@ -2,22 +2,18 @@
 
 mod signals;
 
-use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::Parser;
 use dgemma_server::cli::{Arguments, Command};
 use dgemma_server::engine::diffusion::{DiffusionEngine, OpenOptions};
+use dgemma_server::http::listen;
 use dgemma_server::read::Text;
-use dgemma_server::{Error, Parts, bench, model_dir, serve, threads};
-use tokio::net::TcpListener;
-use tracing_subscriber::EnvFilter;
+use dgemma_server::{Error, Parts, bench, log, model_dir, serve, threads};
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colour).with_writer(std::io::stderr).init();
+    log::start(arguments.log_format, arguments.log_content);
     match start(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -48,15 +44,18 @@ async fn run(arguments: &Arguments) -> Result<(), Error> {
         print!("{}", bench::run(runs, options.prefix_cache_bytes, open).await?);
         return Ok(());
     }
-    let listener = TcpListener::bind(arguments.addr)
-        .await
+    let serving = arguments.options(model_dir::name(&dir))?;
+    let listener = listen::bind(arguments.addr)
         .map_err(|source| Error::io(&format!("cannot listen on {}", arguments.addr), source))?;
     let address = listener.local_addr().map_err(|source| Error::io("cannot read the address", source))?;
+    if let Some(warning) = listen::warning(address, &serving.keys) {
+        tracing::warn!("{warning}");
+    }
     tracing::info!("listening on http://{address}");
     let load = move |readiness: &dgemma_server::api::readiness::Readiness| {
         open(&options, &mut |loaded, total| readiness.report_bytes(loaded, total))
     };
-    serve(listener, arguments.options(model_dir::name(&dir)), load, signals::stop()).await
+    serve(listener, serving, load, signals::stop()).await
 }
 
 fn open(options: &OpenOptions, report: &mut dyn FnMut(u64, u64)) -> Result<Parts<DiffusionEngine>, Error> {

@@ -10,6 +10,7 @@ use std::process::{Child, Command, Output, Stdio};
 fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_dgemma-server"));
     command.env_remove("DGEMMA_MODEL").env_remove("RUST_LOG").env_remove("RAYON_NUM_THREADS");
+    command.env_remove("DGEMMA_API_KEYS").env_remove("GOOGLE_CLOUD_PROJECT");
     command
 }
 
@@ -127,6 +128,81 @@ fn usage_errors_exit_2_and_the_version_names_the_commit() {
     assert_eq!(program().env("DGEMMA_QUEUE", "many").output().unwrap().status.code(), Some(2));
     let version = text(&program().arg("--version").output().unwrap().stdout);
     assert!(version.starts_with("dgemma-server 0.1.0 (git "), "{version}");
+}
+
+/// The log of a server that makes one decision and refuses one, with these options.
+async fn log_of(extra: &[&str]) -> Vec<String> {
+    let mut child = program()
+        .args(["--addr", "127.0.0.1:0", "--model"])
+        .arg(common::demo_model())
+        .args(extra)
+        .env("DGEMMA_API_KEYS", "a-secret-key")
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let _running = Running(child);
+    let mut log = Vec::new();
+    let mut until = |log: &mut Vec<String>, piece: &str| {
+        loop {
+            let line = lines.next().unwrap();
+            log.push(line);
+            if log[log.len() - 1].contains(piece) {
+                break log[log.len() - 1].clone();
+            }
+        }
+    };
+    let line = until(&mut log, "listening on http://");
+    let address = line.split_once("http://").unwrap().1.split('"').next().unwrap().to_owned();
+    until(&mut log, "ready");
+    for key in ["a-secret-key", "a-wrong-key"] {
+        let body = common::request(&common::triage(), "a private matter").to_string();
+        let sent = common::client().post(format!("http://{address}/v1/chat/completions")).bearer_auth(key);
+        let sent = sent.header("x-request-id", format!("id-{}", key.len()));
+        let sent = sent.header("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01");
+        sent.body(body).send().await.unwrap();
+        until(&mut log, "/v1/chat/completions");
+    }
+    log
+}
+
+#[tokio::test]
+async fn the_log_has_ids_and_neither_content_nor_keys() {
+    for format in ["text", "json"] {
+        let log = log_of(&["--log-format", format]).await;
+        let all = log.join("\n");
+        for hidden in ["private matter", "secret-key", "wrong-key", "urgent"] {
+            assert!(!all.contains(hidden), "{hidden}: {all}");
+        }
+        assert!(log[log.len() - 2].contains("id-12") && log[log.len() - 1].contains("id-11"), "{all}");
+        assert!(log[log.len() - 1].contains("invalid_api_key"), "{all}");
+        if format == "json" {
+            for line in &log {
+                let line: serde_json::Value = serde_json::from_str(line).unwrap();
+                assert!(["time", "severity", "message"].iter().all(|key| line[key].is_string()), "{line}");
+            }
+            let last: serde_json::Value = serde_json::from_str(&log[log.len() - 1]).unwrap();
+            assert_eq!(last["request_id"], "id-11");
+            assert_eq!(last["status"], 401);
+            assert_eq!(last["logging.googleapis.com/trace"], "4bf92f3577b34da6a3ce929d0e0e4736");
+        }
+    }
+    let all = log_of(&["--log-content"]).await.join("\n");
+    assert!(
+        all.contains("private matter") && all.contains("probabilities") && !all.contains("secret-key"),
+        "{all}"
+    );
+}
+
+#[test]
+fn a_server_that_was_to_have_keys_does_not_start_without() {
+    let start = |name: &str, value: &str| {
+        let output = program().args(["--model"]).arg(common::demo_model()).env(name, value).output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        text(&output.stderr)
+    };
+    assert!(start("DGEMMA_API_KEYS", "").contains("DGEMMA_API_KEYS"));
+    assert!(start("DGEMMA_API_KEY_FILE", "/nowhere/keys").contains("/nowhere/keys"));
 }
 
 #[test]

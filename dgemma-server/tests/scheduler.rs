@@ -9,13 +9,13 @@ use std::sync::Arc;
 use common::fake;
 use dgemma_server::engine::fake::{Call, Controls, Fake, Fault};
 use dgemma_server::engine::{Canvas, EngineError, Slot};
-use dgemma_server::queue::{self, Pending, Queue, Read, ReadDone, Refused};
+use dgemma_server::queue::{self, Pending, Queue, Read, ReadDone, Refused, Unanswered};
 use dgemma_server::scheduler::{self, policy::Budget};
 
 /// A read of `canvases` canvases of 16 rows with one slot of two labels, over the prompt `first, first, …`.
 fn read(first: u32, prompt_tokens: usize, canvases: usize) -> Read {
     let slots: Arc<[Slot]> = vec![Slot { position: 3, label_ids: vec![7, 8] }].into();
-    let canvas = Canvas { ids: vec![0; 16], slots };
+    let canvas = Canvas { suffix: Arc::default(), ids: vec![0; 16], slots, renoise: Vec::new() };
     Read { prompt: vec![first; prompt_tokens], canvases: vec![canvas; canvases] }
 }
 
@@ -31,7 +31,11 @@ fn submit(queue: &Queue, read: Read) -> Pending {
 }
 
 fn wait(pending: Pending) -> Result<ReadDone, EngineError> {
-    pending.blocking_recv().unwrap()
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    runtime.block_on(pending.result()).map_err(|unanswered| match unanswered {
+        Unanswered::Engine(error) => error,
+        Unanswered::Gone | Unanswered::Waited { .. } => panic!("{unanswered:?}"),
+    })
 }
 
 #[test]
@@ -153,7 +157,7 @@ fn a_non_finite_logit_is_an_error_for_its_own_job_only() {
 
 #[test]
 fn results_of_the_wrong_shape_are_a_fault() {
-    let (queue, _, _) = start(fake().with_slots(vec![vec![1.0]]), 16, Budget::default());
+    let (queue, _, _) = start(fake().with_answer(|_, _, _| vec![1.0]), 16, Budget::default());
     assert!(matches!(wait(submit(&queue, read(1, 10, 1))), Err(EngineError::Failed(_))));
 }
 

@@ -1,24 +1,27 @@
 //! The walk of one decision: schema → stages → reads → queue → readings → answers and diagnostics.
 //!
 //! A stage is what can be asked at once; its reads go to the queue together. `samples: auto` adds a second round to a
-//! stage. Ids and slots are worked out here, off the async threads; the engine sees only ids. Next: `reads`, `queue`.
+//! stage. Ids and slots are worked out here, off the async threads; the engine sees only ids. Questions that are isolated over
+//! one state are branches of one job: what their prompts share, then a suffix for each. Next: `reads`, `queue`.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use decision::{
-    Answer, Answers, DecisionReply, Diagnostics, Limits, Policy, Question, Samples, SamplesTaken, Schema,
-    SlotDiagnostics, should_ask, stages,
+    Answer, Answers, DecisionReply, Diagnostics, Layout, Limits, Policy, Route, Samples, SamplesTaken,
+    Schema, SlotDiagnostics, should_ask, stages,
 };
 use indexmap::IndexMap;
 
 use super::cost::{Cost, Usage};
 use super::reads::{Context, PreparedRead};
-use crate::engine::{EngineInfo, SlotLogits};
+use crate::engine::{self, Canvas, EngineInfo, SlotLogits};
 use crate::error::Error;
 use crate::queue::{Queue, Read, Refused};
 use crate::read::canvas::Layouts;
-use crate::read::{Text, noise, readout};
+use crate::read::labels::Labels;
+use crate::read::noise::Noise;
+use crate::read::{Text, readout};
 
 /// The seed of a schema that names none: the same request gets the same answer.
 const DEFAULT_SEED: u64 = 0;
@@ -31,6 +34,7 @@ pub struct Decider {
     text: Text,
     queue: Queue,
     layouts: Layouts,
+    labels: Labels,
 }
 
 /// A decision that was made.
@@ -45,8 +49,9 @@ struct Walk {
     decider: Arc<Decider>,
     schema: Arc<Schema>,
     state: Arc<str>,
-    /// Label of the winner of every question answered so far; by index.
-    answered: Vec<Option<String>>,
+    route: Route,
+    /// Number of the winning answer of every question answered so far; by index.
+    answered: Vec<Option<usize>>,
     answers: Answers,
     diagnostics: Diagnostics,
     sampled: Sampled,
@@ -67,13 +72,25 @@ type Drawn = Vec<Vec<Vec<SlotLogits>>>;
 impl Decider {
     #[must_use]
     pub fn new(info: EngineInfo, text: Text, queue: Queue) -> Self {
-        Decider { info, limits: Limits::default(), text, queue, layouts: Layouts::default() }
+        let labels = Labels::new(&text.tokenizer);
+        let limits = Limits { max_alternatives: labels.most(), ..Limits::default() };
+        Decider { info, limits, text, queue, layouts: Layouts::default(), labels }
     }
 
-    /// Decides. Dropping the future cancels what is still waiting or running.
+    /// Decides by the rules of the chat route. Dropping the future cancels what is still waiting or running.
     pub async fn decide(self: &Arc<Self>, schema: Schema, state: String) -> Result<Decision, Error> {
+        self.decide_for(Route::Chat, schema, state).await
+    }
+
+    /// Decides by the rules of a route; [`Decider::decide`] in all else.
+    pub async fn decide_for(
+        self: &Arc<Self>,
+        route: Route,
+        schema: Schema,
+        state: String,
+    ) -> Result<Decision, Error> {
         let cost = Cost::new();
-        schema.validate(&self.limits)?;
+        schema.validate(&Limits { route, ..self.limits.clone() })?;
         refuse_unsupported(&schema)?;
         let mut walk = Walk {
             decider: Arc::clone(self),
@@ -86,6 +103,7 @@ impl Decider {
             },
             schema: Arc::new(schema),
             state: state.into(),
+            route,
             answers: Answers::new(),
             sampled: Sampled::default(),
             cost,
@@ -94,13 +112,6 @@ impl Decider {
             walk.stage(&stage).await?;
         }
         Ok(walk.finish())
-    }
-
-    /// One small decision, so that nothing is done for the first time when the first client comes.
-    pub async fn warm_up(self: &Arc<Self>) -> Result<(), Error> {
-        let question = Question { id: "ready".into(), ..Question::default() };
-        let schema = Schema { questions: vec![question], ..Schema::default() };
-        self.decide(schema, "warm-up".into()).await.map(drop)
     }
 }
 
@@ -137,15 +148,18 @@ impl Walk {
         let (decider, schema, state) =
             (Arc::clone(&self.decider), Arc::clone(&self.schema), Arc::clone(&self.state));
         let (asked, answered) = (asked.to_vec(), self.answered.clone());
+        let neutral_ids = self.route == Route::Systemone;
         // A long state takes a while to encode, and must not hold up other connections.
         let prepared = tokio::task::spawn_blocking(move || {
             let context = Context {
                 text: &decider.text,
                 layouts: &decider.layouts,
+                labels: &decider.labels,
                 schema: &schema,
                 state: &state,
                 canvas_tokens: decider.info.canvas_tokens,
                 answered: &answered,
+                neutral_ids,
             };
             let mut reads = context.plan(&asked, rest_of_cut)?;
             if schema.sequential {
@@ -192,24 +206,35 @@ impl Walk {
         Ok(())
     }
 
-    /// One round: these draws of all reads, in one submission. Reads with the same prompt are one job.
+    /// One round: these draws of all reads, in one submission. Reads with the same prompt are one job, and so are those that
+    /// ask one state in isolation.
     async fn draw(&mut self, reads: &[PreparedRead], draws: Range<u32>) -> Result<Drawn, Error> {
         let decider = Arc::clone(&self.decider);
-        let seed = self.schema.seed.unwrap_or(DEFAULT_SEED);
+        let noise = Noise {
+            hole: self.schema.hole,
+            seed: self.schema.seed.unwrap_or(DEFAULT_SEED),
+            steps: self.schema.steps,
+            vocab_size: decider.info.vocab_size,
+        };
+        // Only where the state comes first is what the prompts share worth more than keeping each of them for reuse.
+        let branching = self.schema.isolate && self.schema.layout == Layout::DocumentFirst;
+        let shared = if branching { shared_tokens(reads) } else { usize::MAX };
         let mut jobs: Vec<Read> = Vec::new();
         // Job of every read. Its canvases follow each other in the order of the reads.
         let mut job_of = Vec::with_capacity(reads.len());
         for read in reads {
-            let job = jobs.iter().position(|job| job.prompt == read.prompt).unwrap_or_else(|| {
-                jobs.push(Read { prompt: read.prompt.clone(), canvases: Vec::new() });
+            let (prompt, suffix) = read.prompt.split_at(shared.min(read.prompt.len()));
+            let job = jobs.iter().position(|job| job.prompt == prompt).unwrap_or_else(|| {
+                jobs.push(Read { prompt: prompt.to_vec(), canvases: Vec::new() });
                 jobs.len() - 1
             });
-            let fill =
-                |draw| noise::fill(&read.layout, self.schema.hole, seed, draw, decider.info.vocab_size);
+            let suffix: Arc<[u32]> = suffix.into();
+            let fill = |draw| Canvas { suffix: Arc::clone(&suffix), ..noise.fill(&read.layout, draw) };
             jobs[job].canvases.extend(draws.clone().map(fill));
             job_of.push(job);
         }
-        let prompt_tokens: Vec<usize> = jobs.iter().map(|job| job.prompt.len()).collect();
+        let prompt_tokens: Vec<usize> =
+            jobs.iter().map(|job| job.prompt.len() + engine::rows(&job.canvases).0).collect();
         let pending = decider.queue.submit(jobs).map_err(|refused| match refused {
             Refused::Busy { capacity } => Error::Busy { capacity },
             Refused::TooMany { places, capacity } => Error::TooManyReads { reads: places, capacity },
@@ -217,7 +242,7 @@ impl Walk {
         })?;
         let mut done = Vec::with_capacity(pending.len());
         for pending in pending {
-            done.push(pending.await.map_err(|_| Error::EngineGone)??);
+            done.push(pending.result().await?);
         }
         self.cost.add_round(&done);
         if draws.start == 0 {
@@ -233,8 +258,9 @@ impl Walk {
             let question = &self.schema.questions[index];
             let logits: Vec<&SlotLogits> = draws.iter().filter_map(|slots| slots.get(number)).collect();
             let readout = readout::read(&self.decider.text, slot, &logits)?;
-            let answer = Answer::new(question, &readout.reading)?;
-            self.answered[index] = Some(answer.label.clone());
+            let labels = read.labels.get(number).map_or(&[][..], Vec::as_slice);
+            let answer = Answer::with_labels(question, labels, &readout.reading)?;
+            self.answered[index] = Some(readout.reading.winner);
             self.answers.insert(question.id.clone(), Some(answer));
             self.diagnostics.questions.insert(question.id.clone(), readout.diagnostics);
         }
@@ -274,12 +300,16 @@ impl Walk {
     }
 }
 
+/// How many tokens all prompts begin with.
+fn shared_tokens(reads: &[PreparedRead]) -> usize {
+    let Some((first, others)) = reads.split_first() else { return 0 };
+    let common =
+        |read: &PreparedRead| first.prompt.iter().zip(&read.prompt).take_while(|(a, b)| a == b).count();
+    others.iter().map(common).min().unwrap_or(first.prompt.len())
+}
+
 /// Keys of the contract that the engine cannot do yet must not be ignored: they would change the decision.
 fn refuse_unsupported(schema: &Schema) -> Result<(), Error> {
-    if schema.steps > 1 {
-        let hint = "leave \"steps\" out: one denoise step is read";
-        return Err(Error::Unsupported { key: "steps", value: schema.steps.to_string(), hint });
-    }
     if schema.think > 0 {
         let hint = "leave \"think\" out: the read is taken without a thought";
         return Err(Error::Unsupported { key: "think", value: schema.think.to_string(), hint });

@@ -1,6 +1,7 @@
 //! What the server can do, without HTTP: chat requests in, completions out; who it is; whether it is ready.
 //!
-//! `chat` reads the request, `decide` walks it, `reply` shapes the answer. Called by `http`; calls the queue.
+//! `chat` and `systemone` read the request, `decide` walks it, `reply` and `systemone_reply` shape the answer. Called by `http`;
+//! calls the queue.
 
 pub mod chat;
 pub mod cost;
@@ -8,11 +9,15 @@ pub mod decide;
 pub mod readiness;
 mod reads;
 pub mod reply;
+pub mod systemone;
+pub mod systemone_reply;
+pub mod warm_up;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use decision::Route;
 use serde::Serialize;
 
 use crate::engine::EngineInfo;
@@ -21,6 +26,8 @@ use chat::ChatRequest;
 use decide::Decider;
 use readiness::{Phase, Readiness};
 use reply::{Completion, to_json};
+use systemone::SystemoneRequest;
+use systemone_reply::SystemoneReply;
 
 /// The server without its sockets.
 #[derive(Debug)]
@@ -120,6 +127,14 @@ impl Api {
             completion: Completion::new(id, created, self.model.clone(), content, decision.usage),
             stream,
         })
+    }
+
+    /// Answers the body of a `/v1/systemone` request. `files`: images that came beside it.
+    pub async fn systemone(&self, body: &[u8], files: usize) -> Result<SystemoneReply, Error> {
+        let decider = self.decider()?;
+        let SystemoneRequest { schema, state } = SystemoneRequest::from_body(body, files)?;
+        let decision = decider.decide_for(Route::Systemone, schema.clone(), state).await?;
+        Ok(SystemoneReply::new(self.model.clone(), &schema, decision))
     }
 
     #[must_use]

@@ -33,6 +33,10 @@ pub struct ItemCall {
     pub prefill: Vec<u32>,
     /// Ids of each canvas.
     pub canvases: Vec<Vec<u32>>,
+    /// Suffix of each canvas.
+    pub suffixes: Vec<Vec<u32>>,
+    /// Denoise steps of each canvas.
+    pub steps: Vec<usize>,
 }
 
 /// How a pass goes.
@@ -106,11 +110,17 @@ impl Fake {
         }
     }
 
-    /// Logits of the slots in order, the same on every canvas; a slot beyond the list has equal logits.
+    /// Logits of the slots in order, the same on every canvas; a slot beyond the list, or with another number of labels as in
+    /// the warm-up, has equal logits.
     #[must_use]
     pub fn with_slots(self, slots: Vec<Vec<f32>>) -> Self {
         self.with_answer(move |_, canvas, slot| {
-            slots.get(slot).cloned().unwrap_or_else(|| vec![0.0; canvas.slots[slot].label_ids.len()])
+            let labels = canvas.slots[slot].label_ids.len();
+            slots
+                .get(slot)
+                .filter(|logits| logits.len() == labels)
+                .cloned()
+                .unwrap_or_else(|| vec![0.0; labels])
         })
     }
 
@@ -164,6 +174,8 @@ impl Engine for Fake {
             committed: item.sequence.0.len(),
             prefill: item.prefill.to_vec(),
             canvases: item.canvases.iter().map(|canvas| canvas.ids.clone()).collect(),
+            suffixes: item.canvases.iter().map(|canvas| canvas.suffix.to_vec()).collect(),
+            steps: item.canvases.iter().map(Canvas::steps).collect(),
         });
         self.log.push(Call::Pass(items.collect()));
         self.gate.pass();
@@ -177,8 +189,9 @@ impl Engine for Fake {
         let mut outputs = Vec::with_capacity(batch.len());
         for item in batch {
             item.sequence.0.extend_from_slice(item.prefill);
-            let mut canvases: Vec<Vec<SlotLogits>> =
-                item.canvases.iter().map(|canvas| self.read(&item.sequence.0, canvas)).collect();
+            let read =
+                |canvas: &Canvas| self.read(&[&item.sequence.0, canvas.suffix.as_ref()].concat(), canvas);
+            let mut canvases: Vec<Vec<SlotLogits>> = item.canvases.iter().map(read).collect();
             if fault == Some(Fault::NonFinite) {
                 canvases.iter_mut().flatten().for_each(|slot| slot.label_logits.fill(f32::NAN));
             }

@@ -1,33 +1,62 @@
-//! What is around every request: its id in and out, the body of an error, one line in the log.
+//! What is around every request: its id in and out, the body of an error, its metrics, one line in the log.
 //!
-//! The id is the client's `X-Request-Id` when it is a sound one, else a new one. No content of a request is logged.
+//! No content of a request is logged here. A client that leaves drops the future of its request; the guard sees that.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
+use std::time::Instant;
 
-use axum::extract::Request;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{HeaderValue, Method, header};
 use axum::middleware::Next;
 use axum::response::Response;
+use tracing::{Instrument, Span};
 
 use super::error::{ErrorBody, Failure};
+use super::routes::route_name;
+use super::systemone;
+use super::trace::{REQUEST_ID, request_id, trace_id};
 use crate::api::reply::to_json;
+use crate::error::Error;
+use crate::metrics::Metrics;
 
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// Longest id taken from a client, in bytes.
-const LONGEST_ID: usize = 128;
+/// A request in progress. Dropped without [`Guard::answered`], its client has left.
+struct Guard {
+    metrics: Arc<Metrics>,
+    span: Span,
+    method: Method,
+    path: String,
+    route: &'static str,
+    started: Instant,
+    answered: bool,
+}
 
-static NEXT: AtomicU64 = AtomicU64::new(0);
-
-pub(super) async fn wrap(request: Request, next: Next) -> Response {
-    let started = Instant::now();
-    let id = given_id(request.headers()).unwrap_or_else(new_id);
-    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-    let mut response = next.run(request).await;
-    let failure = response.extensions_mut().remove::<Failure>();
-    if let Some(Failure(error)) = &failure {
+pub(super) async fn wrap(State(metrics): State<Arc<Metrics>>, request: Request, next: Next) -> Response {
+    let id = request_id(request.headers());
+    // Of the level error, so that no filter takes the id away from a line that is shown.
+    let span = tracing::error_span!("request", request_id = id, trace_id = tracing::field::Empty);
+    if let Some(trace_id) = trace_id(request.headers()) {
+        span.record("trace_id", trace_id);
+    }
+    let guard = Guard {
+        metrics,
+        span: span.clone(),
+        method: request.method().clone(),
+        path: request.uri().path().to_owned(),
+        route: route_name(request.extensions().get::<MatchedPath>().map(MatchedPath::as_str)),
+        started: Instant::now(),
+        answered: false,
+    };
+    let mut response = next.run(request).instrument(span).await;
+    let failure = response.extensions_mut().remove::<Failure>().map(|Failure(error)| error);
+    if let Some(error) = &failure {
         // The body is made of strings; it always becomes JSON.
-        let body = to_json(&ErrorBody::new(error, &id)).unwrap_or_default();
+        let body = if guard.path == systemone::PATH {
+            let (status, body) = systemone::error_reply(error, response.status(), &id);
+            *response.status_mut() = status;
+            body
+        } else {
+            to_json(&ErrorBody::new(error, &id)).unwrap_or_default()
+        };
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         response.headers_mut().remove(header::CONTENT_LENGTH);
         *response.body_mut() = body.into();
@@ -35,28 +64,38 @@ pub(super) async fn wrap(request: Request, next: Next) -> Response {
     if let Ok(value) = HeaderValue::from_str(&id) {
         response.headers_mut().insert(REQUEST_ID, value);
     }
-    let status = response.status().as_u16();
-    let ms = started.elapsed().as_secs_f64() * 1e3;
-    match failure {
-        Some(Failure(error)) if status >= 500 => {
-            tracing::error!(%method, path, status, ms, request_id = id, %error, "request failed");
-        }
-        Some(Failure(error)) => {
-            tracing::info!(%method, path, status, ms, request_id = id, code = error.code(), "request refused");
-        }
-        None => tracing::info!(%method, path, status, ms, request_id = id, "request"),
-    }
+    guard.answered(response.status().as_u16(), failure.as_deref());
     response
 }
 
-fn given_id(headers: &HeaderMap) -> Option<String> {
-    let id = headers.get(REQUEST_ID)?.to_str().ok()?.trim();
-    (!id.is_empty() && id.len() <= LONGEST_ID && id.bytes().all(|byte| byte.is_ascii_graphic()))
-        .then(|| id.to_owned())
+impl Guard {
+    fn answered(mut self, status: u16, failure: Option<&Error>) {
+        self.answered = true;
+        let took = self.started.elapsed();
+        self.metrics.answered(self.route, status, took);
+        let (method, path, ms) = (&self.method, &self.path, took.as_secs_f64() * 1e3);
+        let _entered = self.span.enter();
+        let Some(error) = failure else {
+            tracing::info!(%method, path, status, ms, "request");
+            return;
+        };
+        let code = error.code();
+        self.metrics.rejected(code);
+        if status >= 500 && error.is_fault() {
+            tracing::error!(%method, path, status, ms, code, %error, "request failed");
+        } else {
+            tracing::info!(%method, path, status, ms, code, "request refused");
+        }
+    }
 }
 
-/// Unique in this process by the counter, and in practice beyond it by the time.
-fn new_id() -> String {
-    let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
-    format!("req-{nanos:x}-{:x}", NEXT.fetch_add(1, Ordering::Relaxed))
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if !self.answered {
+            self.metrics.cancelled();
+            let ms = self.started.elapsed().as_secs_f64() * 1e3;
+            let _entered = self.span.enter();
+            tracing::info!(method = %self.method, path = self.path, ms, "the client left before the reply");
+        }
+    }
 }

@@ -11,13 +11,15 @@ use serde::Serialize;
 use crate::error::{Error, Kind};
 
 /// Status, OpenAI's error type, and the seconds of `Retry-After`, for every kind.
-const TABLE: [(Kind, StatusCode, &str, Option<u32>); 7] = [
+const TABLE: [(Kind, StatusCode, &str, Option<u32>); 9] = [
     (Kind::Invalid, StatusCode::BAD_REQUEST, "invalid_request_error", None),
     (Kind::NoRoute, StatusCode::NOT_FOUND, "invalid_request_error", None),
     (Kind::MethodNotAllowed, StatusCode::METHOD_NOT_ALLOWED, "invalid_request_error", None),
+    (Kind::Unauthorised, StatusCode::UNAUTHORIZED, "authentication_error", None),
     (Kind::TooLarge, StatusCode::PAYLOAD_TOO_LARGE, "invalid_request_error", None),
     (Kind::Busy, StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", Some(1)),
     (Kind::Unavailable, StatusCode::SERVICE_UNAVAILABLE, "service_unavailable_error", Some(2)),
+    (Kind::TimedOut, StatusCode::GATEWAY_TIMEOUT, "timeout_error", None),
     (Kind::Fault, StatusCode::INTERNAL_SERVER_ERROR, "server_error", None),
 ];
 
@@ -52,11 +54,16 @@ pub(super) fn retry_after(kind: Kind) -> Option<HeaderValue> {
     row(kind).2.map(HeaderValue::from)
 }
 
+/// OpenAI's error type.
+pub(super) fn kind_name(kind: Kind) -> &'static str {
+    row(kind).1
+}
+
 impl<'a> ErrorBody<'a> {
     pub(super) fn new(error: &'a Error, request_id: &'a str) -> Self {
         let fields = ErrorFields {
             message: error.to_string(),
-            kind: row(error.kind()).1,
+            kind: kind_name(error.kind()),
             param: error.param(),
             code: error.code(),
         };
@@ -70,9 +77,17 @@ impl IntoResponse for Error {
         if let Some(seconds) = retry_after(self.kind()) {
             response.headers_mut().insert(header::RETRY_AFTER, seconds);
         }
+        if self.kind() == Kind::Unauthorised {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
         response.extensions_mut().insert(Failure(Arc::new(self)));
         response
     }
+}
+
+/// The reply after a panic. Its text stays here: it may quote what was being worked on.
+pub(super) fn panicked() -> Response {
+    Error::Internal { what: "the handler of this request" }.into_response()
 }
 
 #[cfg(test)]
@@ -85,7 +100,9 @@ mod tests {
             Kind::Invalid,
             Kind::NoRoute,
             Kind::MethodNotAllowed,
+            Kind::Unauthorised,
             Kind::TooLarge,
+            Kind::TimedOut,
             Kind::Busy,
             Kind::Unavailable,
             Kind::Fault,

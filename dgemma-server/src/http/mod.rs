@@ -1,31 +1,40 @@
 //! The routes. Everything here is translation: bytes to `api`, its results to replies.
 //!
-//! `envelope` is around all routes, `error` holds the table of statuses, `body` reads under a limit.
+//! `routes` holds the table of routes and what is around them, `envelope` writes ids, metrics and errors, `error` holds the
+//! table of statuses, `keys` guards, `body` reads under a limit.
 
 mod body;
+mod deadline;
 mod envelope;
 mod error;
+pub mod keys;
+pub mod listen;
+pub mod routes;
+mod systemone;
+mod trace;
 
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
-use axum::{Json, Router, middleware};
+use axum::{Json, Router};
 use serde::Serialize;
 
 use crate::api::reply::to_json;
 use crate::api::{Api, ModelEntry, Status};
-use crate::build;
 use crate::error::{Error, Kind};
+use crate::metrics::{self, Metrics};
+use crate::{Options, build};
 
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
 #[derive(Debug, Clone)]
 struct Shared {
     api: Arc<Api>,
+    metrics: Arc<Metrics>,
     body_limit_bytes: usize,
+    log_content: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -46,18 +55,11 @@ struct Models {
     data: Vec<ModelEntry>,
 }
 
-/// All routes over `api`.
-pub fn router(api: Arc<Api>, body_limit_bytes: usize) -> Router {
-    Router::new()
-        .route("/livez", get(livez))
-        .route("/readyz", get(readyz))
-        .route("/health", get(health))
-        .route("/v1/models", get(models))
-        .route("/v1/chat/completions", post(chat))
-        .fallback(no_route)
-        .method_not_allowed_fallback(method_not_allowed)
-        .layer(middleware::from_fn(envelope::wrap))
-        .with_state(Shared { api, body_limit_bytes })
+/// All routes over `api`, as the options say.
+pub fn router(api: Arc<Api>, metrics: Arc<Metrics>, options: &Options) -> Router {
+    routes::surround(routes::table(), &metrics, options.keys.clone(), &options.cors_origins).with_state(
+        Shared { api, metrics, body_limit_bytes: options.body_limit_bytes, log_content: options.log_content },
+    )
 }
 
 async fn livez() -> Response {
@@ -93,28 +95,50 @@ fn when_ready(api: &Api, body: &impl Serialize) -> Response {
     response
 }
 
+async fn metrics(State(Shared { metrics, .. }): State<Shared>) -> Result<Response, Error> {
+    let text = metrics.render().map_err(|_| Error::Internal { what: "writing the metrics" })?;
+    Ok(([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response())
+}
+
 async fn models(State(Shared { api, .. }): State<Shared>) -> Response {
     Json(Models { object: "list", data: api.models() }).into_response()
 }
 
-async fn chat(
-    State(Shared { api, body_limit_bytes }): State<Shared>,
-    request: Request,
-) -> Result<Response, Error> {
-    let body = body::read(request.into_body(), body_limit_bytes).await?;
-    let reply = api.chat(&body).await?;
+async fn chat(State(shared): State<Shared>, request: Request) -> Result<Response, Error> {
+    let body = shared.read(request).await?;
+    let reply = shared.api.chat(&body).await?;
     let (content_type, text) = match reply.stream {
         None => ("application/json", to_json(&reply.completion)?),
         Some(stream) => ("text/event-stream", reply.completion.to_events(stream.include_usage)?),
     };
-    let mut response = ([(header::CONTENT_TYPE, content_type)], text).into_response();
+    let mut response = shared.reply(content_type, text, reply.decide_ms);
     if reply.stream.is_some() {
         response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     }
-    if let Ok(timing) = HeaderValue::from_str(&format!("decide;dur={:.3}", reply.decide_ms)) {
-        response.headers_mut().insert(SERVER_TIMING, timing);
-    }
     Ok(response)
+}
+
+impl Shared {
+    /// The body, under the limit.
+    async fn read(&self, request: Request) -> Result<Vec<u8>, Error> {
+        let body = body::read(request.into_body(), self.body_limit_bytes).await?;
+        if self.log_content {
+            tracing::info!(content = %String::from_utf8_lossy(&body), "body of the request");
+        }
+        Ok(body)
+    }
+
+    /// A decision that took so long.
+    fn reply(&self, content_type: &'static str, text: String, decide_ms: f64) -> Response {
+        if self.log_content {
+            tracing::info!(content = text, "body of the reply");
+        }
+        let mut response = ([(header::CONTENT_TYPE, content_type)], text).into_response();
+        if let Ok(timing) = HeaderValue::from_str(&format!("decide;dur={decide_ms:.3}")) {
+            response.headers_mut().insert(SERVER_TIMING, timing);
+        }
+        response
+    }
 }
 
 async fn no_route(uri: Uri) -> Error {

@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 use std::time::Instant;
 
-use crate::engine::{Canvas, Engine, EngineError, PassItem, PassOutput, SlotLogits};
+use crate::engine::{self, Canvas, Engine, EngineError, PassItem, PassOutput, SlotLogits};
 use crate::queue::{Jobs, ReadDone, ReadJob};
 use policy::{Budget, Demand, Share};
 
@@ -50,6 +50,7 @@ impl<E: Engine> Scheduler<E> {
             let Some(job) = self.jobs.wait() else { return false };
             self.begin(job, false);
         }
+        self.jobs.sweep();
         while self.active.len() < self.budget.active_jobs.max(1) {
             let Some(job) = self.jobs.poll() else { break };
             self.begin(job, false);
@@ -57,8 +58,8 @@ impl<E: Engine> Scheduler<E> {
         true
     }
 
-    fn begin(&mut self, job: ReadJob, alone: bool) {
-        if job.reply.is_closed() {
+    fn begin(&mut self, mut job: ReadJob, alone: bool) {
+        if !job.begin() {
             return;
         }
         let engine = &mut self.engine;
@@ -67,7 +68,9 @@ impl<E: Engine> Scheduler<E> {
             Ok(sequence) => {
                 let committed = self.engine.committed_tokens(&sequence).min(job.prompt.len());
                 let mut done = ReadDone { reused_tokens: committed, ..ReadDone::default() };
-                done.timing.queue_ms = job.queued_at.elapsed().as_secs_f64() * 1e3;
+                let waited = job.queued_at.elapsed();
+                done.timing.queue_ms = waited.as_secs_f64() * 1e3;
+                self.jobs.metrics.begun(waited, committed);
                 self.active.push(Active { job, sequence, committed, done, alone });
             }
             Err(error) => answer(job, Err(error)),
@@ -106,12 +109,20 @@ impl<E: Engine> Scheduler<E> {
         let engine = &mut self.engine;
         let started = Instant::now();
         let outputs = guarded(|| engine.pass(&mut batch))?;
-        let elapsed_ms = started.elapsed().as_secs_f64() * 1e3;
+        let elapsed = started.elapsed();
+        let elapsed_ms = elapsed.as_secs_f64() * 1e3;
         let shapes_match = outputs.len() == batch.len()
             && batch.iter().zip(&outputs).all(|(item, output)| fits(item.canvases, &output.canvases));
         if !shapes_match {
             return Err(EngineError::Failed("it gave results of another shape than it was asked for".into()));
         }
+        let (mut prompt_rows, mut canvas_rows) = (0, 0);
+        for item in &batch {
+            let (suffix_rows, rows) = engine::rows(item.canvases);
+            prompt_rows += item.prefill.len() + suffix_rows;
+            canvas_rows += rows;
+        }
+        self.jobs.metrics.passed(prompt_rows, canvas_rows, elapsed);
         for share in shares {
             self.active[share.job].account(share, elapsed_ms);
         }
@@ -126,7 +137,13 @@ impl<E: Engine> Scheduler<E> {
             active.committed += share.prefill_rows;
             match non_finite(active.done.canvases.len(), &output) {
                 Some(fault) => faults.push((share.job, fault)),
-                None => active.done.canvases.extend(output.canvases),
+                None => {
+                    let slots = output.canvases.iter().flatten();
+                    slots
+                        .filter_map(|slot| slot.full)
+                        .for_each(|full| self.jobs.metrics.label_mass(full.label_mass));
+                    active.done.canvases.extend(output.canvases);
+                }
             }
         }
         for (index, fault) in faults.into_iter().rev() {
@@ -174,7 +191,11 @@ impl<S> Active<S> {
     fn demand(&self) -> Demand {
         Demand {
             prefill_rows: self.job.prompt.len() - self.committed,
-            canvas_rows: self.job.canvases[self.done.canvases.len()..].iter().map(|c| c.ids.len()).collect(),
+            // A suffix that neighbours share is counted for each of them: the most they can need.
+            canvas_rows: self.job.canvases[self.done.canvases.len()..]
+                .iter()
+                .map(|canvas| canvas.suffix.len() + canvas.ids.len())
+                .collect(),
             alone: self.alone,
         }
     }
@@ -187,12 +208,12 @@ impl<S> Active<S> {
     fn account(&mut self, share: &Share, elapsed_ms: f64) {
         let read = self.done.canvases.len();
         let canvases = &self.job.canvases[read..read + share.canvases];
-        let canvas_rows: usize = canvases.iter().map(|canvas| canvas.ids.len()).sum();
-        let prefill_ms =
-            elapsed_ms * share.prefill_rows as f64 / (share.prefill_rows + canvas_rows).max(1) as f64;
+        let (suffix_rows, canvas_rows) = engine::rows(canvases);
+        let prefill_rows = share.prefill_rows + suffix_rows;
+        let prefill_ms = elapsed_ms * prefill_rows as f64 / (prefill_rows + canvas_rows).max(1) as f64;
         self.done.timing.prefill_ms += prefill_ms;
         self.done.timing.denoise_ms += elapsed_ms - prefill_ms;
-        self.done.passes += usize::from(share.canvases > 0);
+        self.done.passes += canvases.iter().map(Canvas::steps).max().unwrap_or(0);
     }
 }
 

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use dgemma_server::engine::fake::{Controls, Fake};
+use dgemma_server::http::keys::Keys;
 use dgemma_server::read::Text;
 use dgemma_server::scheduler::policy::Budget;
 use dgemma_server::{Error, Options, Parts, serve};
@@ -49,6 +50,10 @@ pub fn options() -> Options {
         body_limit_bytes: 8 << 20,
         budget: Budget::default(),
         drain: Duration::from_secs(30),
+        queue_wait: Duration::from_secs(30),
+        keys: Keys::default(),
+        cors_origins: Vec::new(),
+        log_content: false,
     }
 }
 

@@ -1,0 +1,201 @@
+//! What is counted and measured, for `GET /metrics` in the OpenMetrics text format, which Prometheus reads.
+//!
+//! All names and buckets are constants here. The queue, the scheduler and the HTTP layer each report to the one [`Metrics`]
+//! of their server; nothing is global, so that servers in one process do not mix.
+
+use std::fmt;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use prometheus_client::encoding::{EncodeLabelSet, text};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::Registry;
+
+use crate::build;
+
+/// Media type of [`Metrics::render`].
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Stands before every name. Counters also get `_total`, the build gets `_info`.
+pub const PREFIX: &str = "dgemma";
+pub const REQUESTS: &str = "requests";
+pub const REQUEST_SECONDS: &str = "request_seconds";
+pub const REJECTED: &str = "rejected";
+pub const CANCELLED: &str = "cancelled";
+pub const PANICS: &str = "panics";
+pub const QUEUE_DEPTH: &str = "queue_depth";
+pub const QUEUE_WAIT_SECONDS: &str = "queue_wait_seconds";
+pub const BATCH_ROWS: &str = "batch_rows";
+pub const FORWARD_SECONDS: &str = "forward_seconds";
+pub const PREFILL_TOKENS: &str = "prefill_tokens";
+pub const REUSED_TOKENS: &str = "reused_tokens";
+pub const LABEL_MASS: &str = "label_mass";
+pub const MODEL_LOAD_SECONDS: &str = "model_load_seconds";
+pub const BUILD: &str = "build";
+
+/// Seconds: from a health check to a long prompt on a slow machine.
+pub const SECONDS_BUCKETS: [f64; 16] =
+    [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 60.0, 120.0];
+/// Rows of a pass: prompt tokens and canvas rows together.
+pub const ROWS_BUCKETS: [f64; 10] = [16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0, 4096.0, 8192.0];
+/// Probability. Fine at the top: a good prompt leaves little outside the labels.
+pub const MASS_BUCKETS: [f64; 10] = [0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1.0];
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RouteAndStatus {
+    route: &'static str,
+    status: u16,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Route {
+    route: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Reason {
+    reason: &'static str,
+}
+
+/// The metrics of one server.
+pub struct Metrics {
+    registry: Registry,
+    requests: Family<RouteAndStatus, Counter>,
+    request_seconds: Family<Route, Histogram, fn() -> Histogram>,
+    rejected: Family<Reason, Counter>,
+    cancelled: Counter,
+    panics: Counter,
+    queue_depth: Gauge,
+    queue_wait_seconds: Histogram,
+    batch_rows: Histogram,
+    forward_seconds: Histogram,
+    prefill_tokens: Counter,
+    reused_tokens: Counter,
+    label_mass: Histogram,
+    model_load_seconds: Gauge<f64, AtomicU64>,
+}
+
+fn seconds() -> Histogram {
+    Histogram::new(SECONDS_BUCKETS)
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut metrics = Metrics {
+            registry: Registry::with_prefix(PREFIX),
+            requests: Family::default(),
+            request_seconds: Family::new_with_constructor(seconds),
+            rejected: Family::default(),
+            cancelled: Counter::default(),
+            panics: Counter::default(),
+            queue_depth: Gauge::default(),
+            queue_wait_seconds: seconds(),
+            batch_rows: Histogram::new(ROWS_BUCKETS),
+            forward_seconds: seconds(),
+            prefill_tokens: Counter::default(),
+            reused_tokens: Counter::default(),
+            label_mass: Histogram::new(MASS_BUCKETS),
+            model_load_seconds: Gauge::default(),
+        };
+        metrics.register();
+        metrics
+    }
+}
+
+impl Metrics {
+    fn register(&mut self) {
+        let registry = &mut self.registry;
+        registry.register(REQUESTS, "Requests answered, by route and status", self.requests.clone());
+        registry.register(REQUEST_SECONDS, "Time to the reply, by route", self.request_seconds.clone());
+        registry.register(REJECTED, "Requests answered with an error, by its code", self.rejected.clone());
+        registry.register(CANCELLED, "Requests whose client left before the reply", self.cancelled.clone());
+        registry.register(PANICS, "Requests that ended in a panic of a handler", self.panics.clone());
+        registry.register(QUEUE_DEPTH, "Places of the queue taken now", self.queue_depth.clone());
+        registry.register(QUEUE_WAIT_SECONDS, "Time a job waited", self.queue_wait_seconds.clone());
+        registry.register(BATCH_ROWS, "Rows of one forward pass", self.batch_rows.clone());
+        registry.register(FORWARD_SECONDS, "Time of one forward pass", self.forward_seconds.clone());
+        registry.register(PREFILL_TOKENS, "Prompt tokens computed", self.prefill_tokens.clone());
+        registry.register(
+            REUSED_TOKENS,
+            "Prompt tokens taken from the prefix cache",
+            self.reused_tokens.clone(),
+        );
+        registry.register(
+            LABEL_MASS,
+            "Probability of all labels of a slot together, before the restriction to them",
+            self.label_mass.clone(),
+        );
+        registry.register(
+            MODEL_LOAD_SECONDS,
+            "Time from the start until the model was loaded",
+            self.model_load_seconds.clone(),
+        );
+        let build = Info::new(vec![("version", build::VERSION), ("git_revision", build::GIT_REVISION)]);
+        registry.register(BUILD, "Which build this is", build);
+    }
+
+    /// A reply went out.
+    pub(crate) fn answered(&self, route: &'static str, status: u16, took: Duration) {
+        self.requests.get_or_create(&RouteAndStatus { route, status }).inc();
+        self.request_seconds.get_or_create(&Route { route }).observe(took.as_secs_f64());
+    }
+
+    /// The reply was an error with this code.
+    pub(crate) fn rejected(&self, reason: &'static str) {
+        self.rejected.get_or_create(&Reason { reason }).inc();
+    }
+
+    pub(crate) fn cancelled(&self) {
+        self.cancelled.inc();
+    }
+
+    pub(crate) fn panicked(&self) {
+        self.panics.inc();
+    }
+
+    pub(crate) fn places_taken(&self, places: usize) {
+        self.queue_depth.inc_by(places as i64);
+    }
+
+    pub(crate) fn places_freed(&self, places: usize) {
+        self.queue_depth.dec_by(places as i64);
+    }
+
+    /// A job left the queue for the engine.
+    pub(crate) fn begun(&self, waited: Duration, reused_tokens: usize) {
+        self.queue_wait_seconds.observe(waited.as_secs_f64());
+        self.reused_tokens.inc_by(reused_tokens as u64);
+    }
+
+    /// One pass over so many prompt tokens and rows of canvases.
+    pub(crate) fn passed(&self, prompt_rows: usize, canvas_rows: usize, took: Duration) {
+        self.batch_rows.observe((prompt_rows + canvas_rows) as f64);
+        self.prefill_tokens.inc_by(prompt_rows as u64);
+        self.forward_seconds.observe(took.as_secs_f64());
+    }
+
+    pub(crate) fn label_mass(&self, mass: f32) {
+        self.label_mass.observe(f64::from(mass));
+    }
+
+    pub(crate) fn loaded(&self, took: Duration) {
+        self.model_load_seconds.set(took.as_secs_f64());
+    }
+
+    /// The text of `GET /metrics`.
+    pub(crate) fn render(&self) -> Result<String, fmt::Error> {
+        let mut text = String::new();
+        text::encode(&mut text, &self.registry)?;
+        Ok(text)
+    }
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Metrics").finish_non_exhaustive()
+    }
+}
