@@ -100,8 +100,10 @@ impl Bench {
         let read: Vec<usize> = (0..slots).map(|s| s * rows / slots).collect();
         let labels: Vec<&[u32]> = read.iter().map(|_| &[10u32, 11, 12][..]).collect();
         let times = measure(|| {
-            let canvases =
-                canvases.iter().map(|ids| CanvasRows { ids, read: &read, previous: None }).collect();
+            let canvases = canvases
+                .iter()
+                .map(|ids| CanvasRows { suffix: &[], ids, read: &read, previous: None })
+                .collect();
             let output = self
                 .model
                 .forward(&[Segment { prefix: &prefix, tokens: &tokens[cached..], canvases }])

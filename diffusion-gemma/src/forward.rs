@@ -3,7 +3,8 @@
 //! Encoder rows never look at canvas rows, and canvas rows at a layer need only the encoder's keys and values of that
 //! same layer. So all rows go through every layer together as one flat `[rows, H]` matrix, and each weight is read
 //! once. Attention is per segment; rows differ only in their layer scalar and in how they were embedded. The last
-//! layer computes what is read and nothing else. `reference.rs` is the plain version of all this.
+//! layer computes what is read and nothing else. Canvases may branch: each after prompt tokens of its own, over a shared
+//! beginning. `reference.rs` is the plain version of all this.
 
 use std::ops::Range;
 
@@ -30,11 +31,14 @@ pub struct Segment<'a> {
 /// One canvas of a segment.
 #[derive(Debug)]
 pub struct CanvasRows<'a> {
+    /// Prompt tokens between the segment's own and this canvas, seen by no other canvas and not kept; mostly empty.
+    /// Neighbours with the same suffix share its rows.
+    pub suffix: &'a [u32],
     /// Token ids of every row.
     pub ids: &'a [u32],
     /// Rows whose final hidden state is wanted, ascending.
     pub read: &'a [usize],
-    /// Temperature-scaled logits `[ids, V]` of the step before; `None` in the first step of a canvas.
+    /// [`Model::soft_signal`] of the step before, `[ids, H]`; `None` in the first step of a canvas.
     pub previous: Option<&'a Tensor>,
 }
 
@@ -47,10 +51,12 @@ pub struct SegmentOutput {
     pub hidden: Vec<Tensor>,
 }
 
-/// Where everything lies in the flat matrix: all prompt rows of all segments first, then all canvas rows.
+/// Where everything lies in the flat matrix: all prompt rows of all segments first, suffixes among them, then all canvas
+/// rows.
 struct Plan {
     segments: Vec<SegmentPlan>,
-    prompt_rows: usize,
+    /// Token ids of the prompt rows.
+    prompt: Vec<u32>,
     rows: usize,
     /// Position of every row in its sequence.
     positions: Vec<u32>,
@@ -60,9 +66,15 @@ struct Plan {
 
 struct SegmentPlan {
     prompt: Range<usize>,
-    canvases: Vec<Range<usize>>,
-    /// Where each canvas's read rows lie in [`Plan::read`].
-    read: Vec<Range<usize>>,
+    canvases: Vec<CanvasPlan>,
+}
+
+struct CanvasPlan {
+    /// Its suffix among the prompt rows; that of its neighbour, where they share it.
+    suffix: Range<usize>,
+    rows: Range<usize>,
+    /// Where its read rows lie in [`Plan::read`].
+    read: Range<usize>,
 }
 
 impl Model {
@@ -72,7 +84,7 @@ impl Model {
         if plan.rows == 0 {
             return Err(Error::Input("a pass needs at least one row".into()));
         }
-        let mut x = self.flat_embeddings(segments)?;
+        let mut x = self.flat_embeddings(&plan.prompt, segments)?;
         let tables = [Attention::Sliding, Attention::Full].map(|kind| {
             let rope = if kind == Attention::Sliding { &self.rope_sliding } else { &self.rope_full };
             rope.table(&plan.positions, self.dtype, &self.device)
@@ -98,8 +110,8 @@ impl Model {
                 } else {
                     segment.prefix.extended(segment.tokens.len(), layers)
                 };
-                let hidden = at.read.iter().filter_map(|range| {
-                    hidden.as_ref().map(|h| Ok(h.narrow(0, range.start, range.len())?))
+                let hidden = at.canvases.iter().filter_map(|CanvasPlan { read, .. }| {
+                    hidden.as_ref().map(|h| Ok(h.narrow(0, read.start, read.len())?))
                 });
                 Ok(SegmentOutput { prefix, hidden: hidden.collect::<Result<_>>()? })
             })
@@ -111,24 +123,24 @@ impl Model {
     }
 
     /// `[rows, H]`: prompt rows as they are, canvas rows with self-conditioning and their scale-free norm.
-    fn flat_embeddings(&self, segments: &[Segment<'_>]) -> Result<Tensor> {
-        let prompt: Vec<u32> = segments.iter().flat_map(|s| s.tokens).copied().collect();
+    fn flat_embeddings(&self, prompt: &[u32], segments: &[Segment<'_>]) -> Result<Tensor> {
         let mut parts = Vec::new();
         if !prompt.is_empty() {
-            parts.push(self.embed(&prompt)?);
+            parts.push(self.embed(prompt)?);
         }
         for canvas in segments.iter().flat_map(|s| &s.canvases) {
             let mut x = self.embed(canvas.ids)?;
-            if let Some(logits) = canvas.previous {
-                x = (x + self.soft_signal(logits)?)?;
+            if let Some(signal) = canvas.previous {
+                x = (x + signal)?;
             }
             parts.push(self.norm(&x, None)?);
         }
         Ok(if parts.len() == 1 { parts.remove(0) } else { Tensor::cat(&parts, 0)? })
     }
 
-    /// The self-conditioning signal of a step's logits, `[rows, V]` → `[rows, H]`.
-    fn soft_signal(&self, logits: &Tensor) -> Result<Tensor> {
+    /// The self-conditioning signal of a step's temperature-scaled logits, `[rows, V]` → `[rows, H]`: all that the next step
+    /// needs of them, and small enough to keep for every draw.
+    pub fn soft_signal(&self, logits: &Tensor) -> Result<Tensor> {
         let p = candle_nn::ops::softmax(&logits.to_dtype(DType::F32)?, D::Minus1)?.to_dtype(self.dtype)?;
         let soft = (p.matmul(&self.embed.dense()?)? * self.embed_scale)?;
         let sc = &self.self_conditioning;
@@ -218,23 +230,41 @@ impl Model {
                 encoded = Some(kv.clone());
                 grown.push(window.map_or(Ok(kv.clone()), |window| kv.trimmed(window))?);
             }
+            // What a canvas adds to the keys of its own rows: its suffix.
+            let mut shared = 0..0;
             for (canvas, input) in at.canvases.iter().zip(&segment.canvases) {
-                let read: Vec<u32> = input.read.iter().map(|r| (canvas.start + r) as u32).collect();
+                if !read_only && !canvas.suffix.is_empty() && canvas.suffix != shared {
+                    prompts.push(ops::Attend {
+                        q: rows_of(q, &canvas.suffix)?,
+                        encoded: encoded.as_ref().map(|kv| (kv.k.clone(), kv.v.clone())),
+                        own: (rows_of(k, &canvas.suffix)?, rows_of(v, &canvas.suffix)?),
+                        causal: Some(window.unwrap_or(usize::MAX)),
+                    });
+                    shared = canvas.suffix.clone();
+                }
+                let read: Vec<u32> = input.read.iter().map(|r| (canvas.rows.start + r) as u32).collect();
                 if read_only && read.is_empty() {
                     continue;
                 }
+                // A canvas sees the last window − 1 tokens before it, whatever the distance of its own rows.
+                let seen = window.map_or(usize::MAX, |w| w - 1);
+                let suffix = canvas.suffix.end - canvas.suffix.len().min(seen)..canvas.suffix.end;
+                let own = |t: &Tensor| -> Result<Tensor> {
+                    let rows = rows_of(t, &canvas.rows)?;
+                    if suffix.is_empty() {
+                        return Ok(rows);
+                    }
+                    Ok(Tensor::cat(&[&rows_of(t, &suffix)?, &rows], 0)?)
+                };
+                let before = encoded.as_ref().filter(|_| suffix.len() < seen);
                 canvases.push(ops::Attend {
                     q: if read_only {
                         q.index_select(&Tensor::new(read.as_slice(), &self.device)?, 0)?
                     } else {
-                        rows_of(q, canvas)?
+                        rows_of(q, &canvas.rows)?
                     },
-                    // A canvas sees the last window − 1 encoded tokens, whatever the distance of its own rows.
-                    encoded: encoded
-                        .as_ref()
-                        .map(|kv| kv.tail(window.map_or(usize::MAX, |w| w - 1)))
-                        .transpose()?,
-                    own: (rows_of(k, canvas)?, rows_of(v, canvas)?),
+                    encoded: before.map(|kv| kv.tail(seen - suffix.len())).transpose()?,
+                    own: (own(k)?, own(v)?),
                     causal: None,
                 });
             }
@@ -246,24 +276,33 @@ impl Model {
 
 impl Plan {
     fn new(segments: &[Segment<'_>]) -> Result<Self> {
-        let prompt_rows: usize = segments.iter().map(|s| s.tokens.len()).sum();
-        let mut positions = Vec::new();
-        let mut at = 0;
-        let mut plans = Vec::new();
+        let (mut prompt, mut positions) = (Vec::new(), Vec::new());
+        let mut append = |tokens: &[u32], first: usize| {
+            let at = prompt.len();
+            prompt.extend_from_slice(tokens);
+            positions.extend((first..first + tokens.len()).map(|p| p as u32));
+            at..at + tokens.len()
+        };
+        let mut plans: Vec<SegmentPlan> = Vec::with_capacity(segments.len());
         for segment in segments {
             let past = segment.prefix.tokens();
-            positions.extend((past..past + segment.tokens.len()).map(|p| p as u32));
-            plans.push(SegmentPlan {
-                prompt: at..at + segment.tokens.len(),
-                canvases: Vec::new(),
-                read: Vec::new(),
-            });
-            at += segment.tokens.len();
+            let own = append(segment.tokens, past);
+            let mut plan = SegmentPlan { prompt: own, canvases: Vec::with_capacity(segment.canvases.len()) };
+            let mut neighbour: Option<(&[u32], Range<usize>)> = None;
+            for canvas in &segment.canvases {
+                let suffix = match neighbour {
+                    Some((tokens, rows)) if tokens == canvas.suffix => rows,
+                    _ => append(canvas.suffix, past + segment.tokens.len()),
+                };
+                plan.canvases.push(CanvasPlan { suffix: suffix.clone(), rows: 0..0, read: 0..0 });
+                neighbour = Some((canvas.suffix, suffix));
+            }
+            plans.push(plan);
         }
-        let mut read = Vec::new();
+        let (mut at, mut read) = (prompt.len(), Vec::new());
         for (segment, plan) in segments.iter().zip(&mut plans) {
             let first = segment.prefix.tokens() + segment.tokens.len();
-            for canvas in &segment.canvases {
+            for (canvas, plan) in segment.canvases.iter().zip(&mut plan.canvases) {
                 let rows = canvas.ids.len();
                 if rows == 0 || canvas.read.iter().any(|r| *r >= rows) || !canvas.read.is_sorted() {
                     return Err(Error::Input(format!(
@@ -271,19 +310,20 @@ impl Plan {
                         canvas.read
                     )));
                 }
+                let first = first + canvas.suffix.len();
                 positions.extend((first..first + rows).map(|p| p as u32));
-                plan.read.push(read.len()..read.len() + canvas.read.len());
+                plan.read = read.len()..read.len() + canvas.read.len();
                 read.extend(canvas.read.iter().map(|r| (at + r) as u32));
-                plan.canvases.push(at..at + rows);
+                plan.rows = at..at + rows;
                 at += rows;
             }
         }
-        Ok(Self { segments: plans, prompt_rows, rows: at, positions, read })
+        Ok(Self { segments: plans, prompt, rows: at, positions, read })
     }
 
     /// One per row: the encoder's scalar for prompt rows, the decoder's for canvas rows.
     fn scalars(&self, layer: &Layer) -> Vec<f32> {
-        let mut scalars = vec![layer.encoder_scalar as f32; self.prompt_rows];
+        let mut scalars = vec![layer.encoder_scalar as f32; self.prompt.len()];
         scalars.resize(self.rows, layer.decoder_scalar as f32);
         scalars
     }

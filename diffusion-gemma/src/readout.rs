@@ -1,7 +1,7 @@
 //! From final hidden states to what a decision needs: the logits of a slot's labels, and what the whole vocabulary
 //! said at that slot. Nothing of size `[canvas, vocabulary]` is ever made: only slot rows reach the head.
 
-use candle_core::Tensor;
+use candle_core::{IndexOp, Tensor};
 
 use crate::error::{Error, Result};
 use crate::model::Model;
@@ -32,6 +32,64 @@ impl Model {
             .map(|(row, (logits, labels))| read_row(row, logits, labels))
             .collect()
     }
+}
+
+/// Temperatures of the first step and of one after the last, and the entropy that the slots accepted in a step may have
+/// together, in nats: the published generation config.
+const TEMPERATURES: [f64; 2] = [0.8, 0.4];
+const ENTROPY_BOUND_NATS: f64 = 0.1;
+
+/// The temperature of step `step` (from 0) of `steps`.
+fn step_temperature(step: usize, steps: usize) -> f64 {
+    let [first, end] = TEMPERATURES;
+    end + (first - end) * (steps - step) as f64 / steps as f64
+}
+
+impl Model {
+    /// Ends a denoise step of a canvas that is pinned except for its slots, and is not the last one.
+    ///
+    /// `hidden: [rows, H]`, every row of the canvas; `slots`: row and label ids; `step` (from 0) of `steps`. Gives the signal for
+    /// the next step, `[rows, H]`, and per slot the label it is set to, `None` where it shall have fresh noise. The rule is that
+    /// of the model's sampler, among the slots alone: those with the least entropy are accepted, as long as the ones before them
+    /// have no more than a bound together; the least of all always is. An accepted slot takes its most probable label instead of
+    /// a sample.
+    pub fn settle(
+        &self,
+        hidden: &Tensor,
+        slots: &[(usize, &[u32])],
+        (step, steps): (usize, usize),
+    ) -> Result<(Tensor, Vec<Option<u32>>)> {
+        let scaled = (self.logits(hidden)? / step_temperature(step, steps))?;
+        let mut read = Vec::with_capacity(slots.len());
+        for (number, (row, labels)) in slots.iter().enumerate() {
+            let logits = scaled.i(*row)?.to_vec1::<f32>()?;
+            let labels = read_row(number, &logits, labels)?.labels;
+            let best = (0..labels.len()).fold(0, |best, n| if labels[n] > labels[best] { n } else { best });
+            read.push((entropy_nats(&logits), best));
+        }
+        let mut order: Vec<usize> = (0..slots.len()).collect();
+        order.sort_by(|a, b| read[*a].0.total_cmp(&read[*b].0));
+        let (mut settled, mut before) = (vec![None; slots.len()], 0.0);
+        for slot in order {
+            if before <= ENTROPY_BOUND_NATS {
+                settled[slot] = slots[slot].1.get(read[slot].1).copied();
+            }
+            before += read[slot].0;
+        }
+        Ok((self.soft_signal(&scaled)?, settled))
+    }
+}
+
+/// Entropy of the softmax over a whole row. `logits: [V]`, finite.
+fn entropy_nats(logits: &[f32]) -> f64 {
+    let best = logits.iter().copied().fold(f32::MIN, f32::max);
+    let (mut total, mut weighted) = (0.0, 0.0);
+    for logit in logits {
+        let below = f64::from(*logit) - f64::from(best);
+        total += below.exp();
+        weighted += below * below.exp();
+    }
+    (total.ln() - weighted / total).max(0.0)
 }
 
 /// `logits: [V]` of one slot.

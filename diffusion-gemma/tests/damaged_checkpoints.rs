@@ -103,7 +103,7 @@ fn shards_load_like_one_file_and_hostile_indexes_do_not() {
     let (one, two) = (load(&fixture("tiny-text")).unwrap(), load(dir.path()).unwrap());
     let hidden = |model: &Model| {
         let empty = Prefix::new();
-        let canvases = vec![CanvasRows { ids: &[7, 8, 9], read: &[0, 1, 2], previous: None }];
+        let canvases = vec![CanvasRows { suffix: &[], ids: &[7, 8, 9], read: &[0, 1, 2], previous: None }];
         model
             .forward(&[Segment { prefix: &empty, tokens: &[2, 5], canvases }])
             .unwrap()
@@ -131,7 +131,7 @@ fn a_non_finite_logit_is_an_error_and_never_an_answer() {
     poisoned.insert(name.into(), broken);
     let model = load(folder(&poisoned).path()).unwrap();
     let empty = Prefix::new();
-    let canvases = vec![CanvasRows { ids: &[7, 8], read: &[1], previous: None }];
+    let canvases = vec![CanvasRows { suffix: &[], ids: &[7, 8], read: &[1], previous: None }];
     let output = model.forward(&[Segment { prefix: &empty, tokens: &[2], canvases }]).unwrap().remove(0);
     let error = model.read_slots(&output.hidden[0], &[&[1, 2]]).unwrap_err().to_string();
     assert!(error.contains("non-finite"), "{error}");
@@ -144,7 +144,7 @@ fn bf16_compute_stays_near_f32() {
     let wide = load(&fixture("demo-model")).unwrap();
     let logits = |model: &Model| {
         let empty = Prefix::new();
-        let canvases = vec![CanvasRows { ids: &[300, 301, 302], read: &[0, 2], previous: None }];
+        let canvases = vec![CanvasRows { suffix: &[], ids: &[300, 301, 302], read: &[0, 2], previous: None }];
         let output = model
             .forward(&[Segment { prefix: &empty, tokens: &[2, 400, 500, 600], canvases }])
             .unwrap()

@@ -30,7 +30,7 @@ fn label_probabilities_of_whole_requests_agree() {
         let segment = Segment {
             prefix: &empty,
             tokens: &prompt,
-            canvases: vec![CanvasRows { ids: &canvas, read: &read, previous: None }],
+            canvases: vec![CanvasRows { suffix: &[], ids: &canvas, read: &read, previous: None }],
         };
         let output = model.forward(&[segment]).unwrap().remove(0);
         let labels: Vec<&[u32]> = labels.iter().map(Vec::as_slice).collect();

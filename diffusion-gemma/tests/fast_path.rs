@@ -51,7 +51,8 @@ struct Sequence {
     prompt: Vec<u32>,
     /// Tokens of the prompt that an earlier pass has encoded.
     encoded: usize,
-    canvases: Vec<Vec<u32>>,
+    /// Suffix and rows of every canvas.
+    canvases: Vec<(Vec<u32>, Vec<u32>)>,
 }
 
 fn sequence() -> impl Strategy<Value = Sequence> {
@@ -65,9 +66,19 @@ fn sequence() -> impl Strategy<Value = Sequence> {
         prop_oneof![1usize..6, Just(16usize)],
     )
         .prop_flat_map(move |(length, share, draws, rows)| {
-            (ids(length), prop::collection::vec(ids(rows), draws)).prop_map(move |(prompt, canvases)| {
-                Sequence { encoded: (share * prompt.len() as f64) as usize, prompt, canvases }
-            })
+            // No suffix, one that all share, or one for every canvas, around the window in length.
+            let suffix = move || prop_oneof![Just(0usize), 1usize..6, 6usize..10].prop_flat_map(ids);
+            let suffixes = prop_oneof![
+                suffix().prop_map(move |suffix| vec![suffix; draws]),
+                prop::collection::vec(suffix(), draws),
+            ];
+            (ids(length), suffixes, prop::collection::vec(ids(rows), draws)).prop_map(
+                move |(prompt, suffixes, canvases)| Sequence {
+                    encoded: (share * prompt.len() as f64) as usize,
+                    prompt,
+                    canvases: suffixes.into_iter().zip(canvases).collect(),
+                },
+            )
         })
 }
 
@@ -79,7 +90,7 @@ proptest! {
         let model = model("tiny-text");
         let prefixes: Vec<Prefix> = sequences.iter().map(|s| prefix(&model, &s.prompt[..s.encoded])).collect();
         let reads: Vec<Vec<Vec<usize>>> =
-            sequences.iter().map(|s| s.canvases.iter().map(|c| all_rows(c)).collect()).collect();
+            sequences.iter().map(|s| s.canvases.iter().map(|(_, ids)| all_rows(ids)).collect()).collect();
         let segments: Vec<Segment<'_>> = sequences
             .iter()
             .zip(&prefixes)
@@ -91,15 +102,18 @@ proptest! {
                     .canvases
                     .iter()
                     .zip(reads)
-                    .map(|(ids, read)| CanvasRows { ids, read, previous: None })
+                    .map(|((suffix, ids), read)| CanvasRows { suffix, ids, read, previous: None })
                     .collect(),
             })
             .collect();
         let outputs = model.forward(&segments).unwrap();
         for (sequence, output) in sequences.iter().zip(outputs) {
             prop_assert_eq!(output.prefix.tokens(), sequence.prompt.len());
-            for (wanted, found) in plain(&model, &sequence.prompt, &sequence.canvases, None).iter().zip(&output.hidden) {
-                let error = max_abs(found, wanted);
+            prop_assert_eq!(output.hidden.len(), sequence.canvases.len());
+            for ((suffix, canvas), found) in sequence.canvases.iter().zip(&output.hidden) {
+                let whole = [sequence.prompt.as_slice(), suffix].concat();
+                let wanted = plain(&model, &whole, std::slice::from_ref(canvas), None).remove(0);
+                let error = max_abs(found, &wanted);
                 prop_assert!(error <= Tolerance::F32.max_abs, "off by {error:e}");
             }
         }
@@ -121,7 +135,7 @@ proptest! {
             return Ok(());
         };
         let read = all_rows(&canvas);
-        let segment = Segment { prefix: &cut, tokens: &rest, canvases: vec![CanvasRows { ids: &canvas, read: &read, previous: None }] };
+        let segment = Segment { prefix: &cut, tokens: &rest, canvases: vec![CanvasRows { suffix: &[], ids: &canvas, read: &read, previous: None }] };
         let output = model.forward(&[segment]).unwrap().remove(0);
         let prompt: Vec<u32> = long[..reused].iter().chain(&rest).copied().collect();
         let error = max_abs(&output.hidden[0], &plain(&model, &prompt, &[canvas], None)[0]);
@@ -135,11 +149,11 @@ fn recorded_hidden_states_agree_in_one_fused_pass() {
         let (model, goldens) = (model(name), Goldens::load(name));
         let (prompt, canvas) = (goldens.ids("prompt_ids"), goldens.ids("canvas_ids"));
         let read = all_rows(&canvas);
-        let scaled = (goldens.get("dec.logits") / 0.8).unwrap();
+        let signal = model.soft_signal(&(goldens.get("dec.logits") / 0.8).unwrap()).unwrap();
         let empty = Prefix::new();
-        let rows = |previous| CanvasRows { ids: &canvas, read: &read, previous };
+        let rows = |previous| CanvasRows { suffix: &[], ids: &canvas, read: &read, previous };
         let segment =
-            Segment { prefix: &empty, tokens: &prompt, canvases: vec![rows(None), rows(Some(&scaled))] };
+            Segment { prefix: &empty, tokens: &prompt, canvases: vec![rows(None), rows(Some(&signal))] };
         let output = model.forward(&[segment]).unwrap().remove(0);
         goldens.compare("dec.final_norm", &output.hidden[0]);
         goldens.compare("dec_sc.final_norm", &output.hidden[1]);
@@ -149,7 +163,7 @@ fn recorded_hidden_states_agree_in_one_fused_pass() {
         let segment = Segment {
             prefix: &output.prefix,
             tokens: &commit,
-            canvases: vec![CanvasRows { ids: &second, read: &read, previous: None }],
+            canvases: vec![CanvasRows { suffix: &[], ids: &second, read: &read, previous: None }],
         };
         let output = model.forward(&[segment]).unwrap().remove(0);
         let labels: Vec<&[u32]> = read.iter().map(|_| &[0u32, 1, 2, 3, 4, 5, 6, 7, 8, 9][..]).collect();
@@ -167,6 +181,41 @@ fn recorded_hidden_states_agree_in_one_fused_pass() {
 }
 
 #[test]
+fn a_step_settles_the_surest_slots_and_conditions_on_its_scaled_logits() {
+    let (model, goldens) = (model("tiny-text"), Goldens::load("tiny-text"));
+    let (prompt, canvas) = (goldens.ids("prompt_ids"), goldens.ids("canvas_ids"));
+    let read = all_rows(&canvas);
+    let empty = Prefix::new();
+    let rows = CanvasRows { suffix: &[], ids: &canvas, read: &read, previous: None };
+    let segment = Segment { prefix: &empty, tokens: &prompt, canvases: vec![rows] };
+    let hidden = model.forward(&[segment]).unwrap().remove(0).hidden.remove(0);
+    let logits = goldens.get("dec.logits");
+    // The first of two steps runs at 0.8, the second would at 0.6.
+    for (step, temperature) in [(0, 0.8), (1, 0.6)] {
+        let scaled = (logits / temperature).unwrap();
+        let rows: Vec<Vec<f32>> = scaled.to_vec2().unwrap();
+        let labels = [5u32, 6, 7];
+        let slots: Vec<(usize, &[u32])> = [1, 3, 6].map(|row| (row, &labels[..])).to_vec();
+        let (signal, settled) = model.settle(&hidden, &slots, (step, 2)).unwrap();
+        assert!(max_abs(&signal, &model.soft_signal(&scaled).unwrap()) <= Tolerance::F32.max_abs);
+        let entropy = |row: &[f32]| {
+            let total: f64 = row.iter().map(|x| f64::from(*x).exp()).sum();
+            -row.iter().map(|x| f64::from(*x).exp() / total).map(|p| p * p.ln()).sum::<f64>()
+        };
+        let entropies: Vec<f64> = slots.iter().map(|(row, _)| entropy(&rows[*row])).collect();
+        let surest = (0..3).min_by(|a, b| entropies[*a].total_cmp(&entropies[*b])).unwrap();
+        assert!(entropies[surest] > 0.1, "the bound is used up by the first slot");
+        for (slot, (row, _)) in slots.iter().enumerate() {
+            let best = *labels
+                .iter()
+                .max_by(|a, b| rows[*row][**a as usize].total_cmp(&rows[*row][**b as usize]))
+                .unwrap();
+            assert_eq!(settled[slot], (slot == surest).then_some(best));
+        }
+    }
+}
+
+#[test]
 fn a_fused_pass_over_damaged_weights_does_not_agree() {
     let (model, goldens) = (model("tiny-text"), Goldens::load("tiny-text"));
     let (prompt, canvas) = (goldens.ids("prompt_ids"), goldens.ids("canvas_ids"));
@@ -178,7 +227,7 @@ fn a_fused_pass_over_damaged_weights_does_not_agree() {
     let segment = Segment {
         prefix: &empty,
         tokens: &wrong,
-        canvases: vec![CanvasRows { ids: &canvas, read: &read, previous: None }],
+        canvases: vec![CanvasRows { suffix: &[], ids: &canvas, read: &read, previous: None }],
     };
     let output = model.forward(&[segment]).unwrap().remove(0);
     assert!(max_abs(&output.hidden[0], goldens.get("dec.final_norm")) > Tolerance::F32.max_abs);
@@ -193,7 +242,7 @@ fn answers_do_not_depend_on_the_rest_of_the_batch() {
     let segment = || Segment {
         prefix: &empty,
         tokens: &prompt,
-        canvases: vec![CanvasRows { ids: &canvas, read: &read, previous: None }],
+        canvases: vec![CanvasRows { suffix: &[], ids: &canvas, read: &read, previous: None }],
     };
     let alone = model.forward(&[segment()]).unwrap().remove(0).hidden.remove(0);
     let other = Segment { prefix: &empty, tokens: &prompt[..9], canvases: vec![] };
@@ -213,7 +262,7 @@ fn impossible_passes_are_refused() {
         let canvases = if ids.is_empty() && read.is_empty() {
             vec![]
         } else {
-            vec![CanvasRows { ids, read, previous: None }]
+            vec![CanvasRows { suffix: &[], ids, read, previous: None }]
         };
         model.forward(&[Segment { prefix: &empty, tokens, canvases }]).unwrap_err().to_string()
     };
