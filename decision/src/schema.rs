@@ -29,7 +29,7 @@ pub struct Schema {
     /// Every question on a canvas of its own, so that answers do not influence each other.
     pub isolate: bool,
     pub hole: Hole,
-    /// Seed of the slot noise; the server draws one when absent.
+    /// Seed of the slot noise; absent means 0, so that the same request gets the same answer.
     pub seed: Option<u64>,
     /// Only these questions are asked.
     pub ask: Option<Vec<String>>,

@@ -287,7 +287,15 @@ async fn isolated_questions_have_their_own_sheet_and_do_not_see_each_other() {
     schema["layout"] = json!("document_first");
     let decision = server.decide(&schema, "the state").await;
     assert_eq!(decision["diagnostics"]["chunks"], json!([["urgent"], ["team"], ["sentiment"]]));
-    let prompts = prompts(&server.engine.log.calls());
+    let passes = server.engine.log.passes();
+    assert_eq!((passes.len(), passes[0].len()), (1, 1), "one job, one forward");
+    let item = &passes[0][0];
+    let begun = text().tokenizer.decode(&item.prefill).unwrap();
+    assert!(begun.contains("State:\nthe state\n\n"), "the state is encoded once, for all: {begun}");
+    let prompts: Vec<Vec<u32>> =
+        item.suffixes.iter().map(|suffix| [item.prefill.as_slice(), suffix].concat()).collect();
+    let tokens = item.prefill.len() + item.suffixes.iter().map(Vec::len).sum::<usize>();
+    assert_eq!(decision["diagnostics"]["prompt_tokens"], tokens);
     assert_eq!(prompts.len(), 3);
     for (prompt, (own, others)) in prompts.iter().zip([
         ("Question urgent", ["team", "sentiment"]),
@@ -411,4 +419,74 @@ async fn parts_and_unused_settings_are_accepted() {
     server.decide(&triage(), "the state").await;
     let prompts = prompts(&server.engine.log.calls());
     assert_eq!(prompts[0], prompts[1]);
+}
+
+/// A choice among so many options.
+fn wide(count: usize) -> Value {
+    let options: Vec<String> = (0..count).map(|n| format!("intent {n}")).collect();
+    json!({"questions": [{"id": "intent", "type": "choice", "options": options}], "layout": "document_first"})
+}
+
+#[tokio::test]
+async fn a_choice_among_hundreds_is_one_slot_of_one_pass() {
+    let last_wins = fake().with_answer(|_, canvas, slot| {
+        (0..canvas.slots[slot].label_ids.len()).map(|label| label as f32).collect()
+    });
+    let server = Server::start(last_wins).await;
+    let decision = server.decide(&wide(151), "s").await;
+    let answer = &decision["answers"]["intent"];
+    assert_eq!(answer["choice"], "intent 150");
+    assert_eq!(answer["probabilities"].as_object().unwrap().len(), 151);
+    let passes = server.engine.log.passes();
+    assert_eq!((passes.len(), passes[0][0].canvases.len()), (1, 1));
+    let sheet = text().tokenizer.decode(&passes[0][0].prefill).unwrap();
+    let label = answer["label"].as_str().unwrap();
+    assert!(sheet.contains("\n- Z: intent 25\n"), "{sheet}");
+    assert!(sheet.contains(&format!("\n- {label}: intent 150\n")), "{sheet}");
+    assert_eq!(
+        decision["diagnostics"]["questions"]["intent"]["argmax_token"].as_str().unwrap().trim(),
+        label
+    );
+
+    let limits: Value = serde_json::from_str(&server.get("/v1/models").await.text().await.unwrap()).unwrap();
+    assert_eq!(limits["data"][0]["limits"]["alternatives"], 255);
+    let error = server.refused(request(&wide(256), "s").to_string(), 400).await;
+    assert!(error["message"].as_str().unwrap().contains("at most 255 alternatives"), "{error}");
+}
+
+#[tokio::test]
+async fn an_answer_with_a_label_of_its_own_stands_in_later_prompts() {
+    let server = Server::start(fake().with_answer(|_, canvas, slot| {
+        (0..canvas.slots[slot].label_ids.len()).map(|label| label as f32).collect()
+    }))
+    .await;
+    let mut schema = wide(40);
+    schema["layout"] = json!("schema_first");
+    schema["questions"]
+        .as_array_mut()
+        .unwrap()
+        .push(json!({"id": "urgent", "type": "boolean", "depends_on": ["intent"]}));
+    let decision = server.decide(&schema, "s").await;
+    assert_eq!(decision["diagnostics"]["stages"], json!([["intent"], ["urgent"]]));
+    let label = decision["answers"]["intent"]["label"].as_str().unwrap();
+    let second = text().tokenizer.decode(&prompts(&server.engine.log.calls())[1]).unwrap();
+    assert!(second.ends_with(&format!("intent: {label}\n")), "{second}");
+    assert!(second.contains(&format!("\n- {label}: intent 39\n")), "{second}");
+}
+
+#[tokio::test]
+async fn further_steps_are_asked_for_with_noise_of_their_own() {
+    let server = Server::start(fake()).await;
+    let mut schema = triage();
+    let once = server.decide(&schema, "s").await;
+    let first = server.engine.log.passes()[0][0].clone();
+    server.engine.reset();
+    schema["steps"] = json!(3);
+    let decision = server.decide(&schema, "s").await;
+    let passes = server.engine.log.passes();
+    assert_eq!((passes.len(), passes[0][0].steps.as_slice()), (1, &[3][..]));
+    assert_eq!(passes[0][0].canvases, first.canvases, "the first step is that of a single one");
+    assert_eq!((&once["diagnostics"]["steps"], &decision["diagnostics"]["steps"]), (&json!(1), &json!(3)));
+    assert_eq!(decision["diagnostics"]["timing"]["rounds"], 3);
+    assert_eq!(decision["diagnostics"]["timing"]["reads"], 1);
 }

@@ -40,6 +40,10 @@ fn cases() -> Vec<Value> {
     expected["cases"].as_array().unwrap().clone()
 }
 
+fn canvas(ids: Vec<u32>, slots: Arc<[Slot]>) -> Canvas {
+    Canvas { suffix: Arc::default(), ids, slots, renoise: Vec::new() }
+}
+
 /// Prompt, canvas, and the probabilities, mass and argmax of every slot.
 type Case = (Vec<u32>, Canvas, Vec<(Vec<f64>, f64, u32)>);
 
@@ -60,7 +64,7 @@ fn case(case: &Value) -> Case {
             (probabilities, slot["label_mass"].as_f64().unwrap(), argmax)
         })
         .collect();
-    (ids(&case["prompt_ids"]), Canvas { ids: ids(&case["canvas_ids"]), slots: positions }, expected)
+    (ids(&case["prompt_ids"]), canvas(ids(&case["canvas_ids"]), positions), expected)
 }
 
 /// Each case by itself, then all in one pass, then all again with their prompts known, in chunks.
@@ -164,4 +168,120 @@ async fn a_real_decision_over_http() {
     }
     stop.send(()).unwrap();
     running.await.unwrap().unwrap();
+}
+
+/// The real engine behind a real socket.
+struct Native {
+    url: String,
+    stop: tokio::sync::oneshot::Sender<()>,
+    running: tokio::task::JoinHandle<Result<(), dgemma_server::Error>>,
+}
+
+impl Native {
+    async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+        // No prefix is kept: what a question gets from a pass must come of this pass.
+        let running = tokio::spawn(serve(
+            listener,
+            options(),
+            |_| Ok(Parts { engine: open(0), text: text() }),
+            async {
+                let _ = stopped.await;
+            },
+        ));
+        let native = Native { url, stop, running };
+        while common::client().get(format!("{}/readyz", native.url)).send().await.unwrap().status() != 200 {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+        native
+    }
+
+    async fn post(&self, path: &str, body: &Value) -> Value {
+        let url = format!("{}{path}", self.url);
+        let reply = common::client().post(url).body(body.to_string()).send().await.unwrap();
+        let status = reply.status();
+        let text = reply.text().await.unwrap();
+        assert_eq!(status, 200, "{text}");
+        serde_json::from_str(&text).unwrap()
+    }
+
+    async fn stop(self) {
+        self.stop.send(()).unwrap();
+        self.running.await.unwrap().unwrap();
+    }
+}
+
+fn largest_difference(one: &Value, two: &Value) -> f64 {
+    let (one, two) = (one["probabilities"].as_object().unwrap(), two["probabilities"].as_object().unwrap());
+    assert!(one.keys().eq(two.keys()));
+    one.iter().fold(0.0, |largest, (name, p)| {
+        f64::max(largest, (p.as_f64().unwrap() - two[name].as_f64().unwrap()).abs())
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_isolated_answer_is_that_of_the_question_asked_alone() {
+    let native = Native::start().await;
+    let ask = async |questions: &Value, samples: u32| {
+        let state = "I was charged twice for my March invoice and the refund has not arrived. ".repeat(9);
+        let body = json!({"state": state, "questions": questions, "samples": samples});
+        native.post("/v1/systemone", &body).await
+    };
+    let wide: serde_json::Map<String, Value> = (0..60).map(|n| (format!("queue {n}"), Value::Null)).collect();
+    let questions = json!({
+        "refund": {"type": "noul", "instructions": "Is the customer asking for money back?"},
+        "team": {"type": "choice", "criteria": {"Billing": "money", "Technical": "bugs", "Sales": null}},
+        "queue": {"type": "choice", "instructions": "Which queue?", "criteria": wide},
+        "anger": {"type": "score", "instructions": "How angry?", "criteria": ["Calm", "Cross", "Furious"]},
+        "tone": {"type": "score", "criteria": ["Rude", "Polite"], "depends_on": ["anger"]},
+    });
+    let together = ask(&questions, 2).await;
+    let timing = &together["x_diagnostics"]["timing"];
+    assert_eq!(timing["rounds"], 2, "one forward for each stage: {timing}");
+    let reversed: Value = questions.as_object().unwrap().clone().into_iter().rev().collect();
+    let reversed = ask(&reversed, 2).await;
+    let mut largest = 0.0_f64;
+    for (id, question) in questions.as_object().unwrap() {
+        let mut alone = json!({ "another: name": question });
+        if id == "tone" {
+            alone["anger"] = questions["anger"].clone();
+        }
+        let alone = ask(&alone, 2).await;
+        for other in [&alone["answers"]["another: name"], &reversed["answers"][id]] {
+            let apart = largest_difference(&together["answers"][id], other);
+            assert!(apart <= 1e-4, "{id}: {apart}");
+            largest = largest.max(apart);
+        }
+    }
+    println!("max abs difference of a probability, together or alone or reversed: {largest:.2e}");
+    native.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn further_steps_change_the_read_and_repeat() {
+    let native = Native::start().await;
+    let decide = async |steps: u32| {
+        let mut schema = triage();
+        schema["steps"] = json!(steps);
+        schema["samples"] = json!(2);
+        let reply = native.post("/v1/chat/completions", &common::request(&schema, "The site is down.")).await;
+        let content = reply["choices"][0]["message"]["content"].as_str().unwrap();
+        serde_json::from_str::<Value>(content).unwrap()
+    };
+    let (one, three, again) = (decide(1).await, decide(3).await, decide(3).await);
+    assert_eq!(three["diagnostics"]["steps"], 3);
+    assert_eq!(three["diagnostics"]["timing"]["rounds"], 3);
+    let mut moved = 0.0_f64;
+    for id in ["urgent", "team", "sentiment"] {
+        let (one, three, again) = (&one["answers"][id], &three["answers"][id], &again["answers"][id]);
+        let sum: f64 =
+            three["probabilities"].as_object().unwrap().values().map(|p| p.as_f64().unwrap()).sum();
+        assert!((sum - 1.0).abs() < 1e-9);
+        assert!(largest_difference(three, again) <= 1e-6);
+        moved = moved.max(largest_difference(one, three));
+    }
+    assert!(moved > 1e-6, "the later steps see the earlier ones");
+    native.stop().await;
 }

@@ -86,7 +86,7 @@ async fn models_are_listed_with_their_limits() {
     let ids: Vec<&str> =
         body["data"].as_array().unwrap().iter().map(|model| model["id"].as_str().unwrap()).collect();
     assert_eq!(ids, ["demo", "demo:think", "demo:think=false"]);
-    assert_eq!(body["data"][0]["limits"]["alternatives"], 26);
+    assert_eq!(body["data"][0]["limits"]["alternatives"], 255);
     assert_eq!(
         (&body["data"][0]["object"], &body["data"][0]["owned_by"]),
         (&json!("model"), &json!("local"))

@@ -6,13 +6,15 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use decision::{AnswerForm, AnswerTemplate, ChunkPrompt, Question, Schema, question_sheet};
+use decision::{AnswerForm, AnswerTemplate, ChunkPrompt, Question, Schema, question_sheet_with_labels};
 
 use crate::error::Error;
 use crate::read::canvas::{CanvasLayout, Layouts, Lines, rows};
+use crate::read::labels::Labels;
 use crate::read::{Text, prompt};
 
-/// A canvas to be read. Numbers are indices into `schema.questions`, in schema order.
+/// A canvas to be read. Numbers are indices into `schema.questions`, in schema order; with `isolate` in an order that does not
+/// depend on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PlannedRead {
     /// On the canvas.
@@ -29,6 +31,17 @@ pub(super) struct PreparedRead {
     pub(super) asked: Vec<usize>,
     pub(super) prompt: Vec<u32>,
     pub(super) layout: Arc<CanvasLayout>,
+    /// `[asked][answer]`
+    pub(super) labels: Vec<Vec<String>>,
+}
+
+/// A sheet as it is put to the model: its questions under the names they have there, and their labels.
+struct Sheet<'a> {
+    read: &'a PlannedRead,
+    questions: Vec<Question>,
+    /// `[questions][answer]`
+    labels: Vec<Vec<String>>,
+    form: AnswerForm,
 }
 
 /// What planning and preparing need to know of a decision.
@@ -36,12 +49,15 @@ pub(super) struct PreparedRead {
 pub(super) struct Context<'a> {
     pub(super) text: &'a Text,
     pub(super) layouts: &'a Layouts,
+    pub(super) labels: &'a Labels,
     pub(super) schema: &'a Schema,
     pub(super) state: &'a str,
     /// Rows of the widest canvas the engine takes.
     pub(super) canvas_tokens: usize,
-    /// Label of the winner of every question answered so far; by index.
-    pub(super) answered: &'a [Option<String>],
+    /// Number of the winning answer of every question answered so far; by index.
+    pub(super) answered: &'a [Option<usize>],
+    /// On the sheet the questions are called q1, q2, …, so that their ids have no influence.
+    pub(super) neutral_ids: bool,
 }
 
 impl Context<'_> {
@@ -67,8 +83,9 @@ impl Context<'_> {
         // Not a bisection: fewer questions may need more rows, where the form of the answers changes.
         for count in (2..=questions.len()).rev() {
             let read = self.read(&questions[..count], cut || count < questions.len());
-            let asked = self.questions(&read.asked);
-            if rows(self.text, &self.lines(&read, &asked))? <= self.limit() {
+            let sheet = self.sheet(&read)?;
+            let (asked, labels) = sheet.part(&read.asked);
+            if rows(self.text, &self.lines(&sheet, &asked, &labels))? <= self.limit() {
                 return Ok((read, count));
             }
         }
@@ -78,18 +95,26 @@ impl Context<'_> {
     /// `cut`: a part of what would have stood on one canvas.
     fn read(&self, asked: &[usize], cut: bool) -> PlannedRead {
         let schema = self.schema;
-        let mut given = BTreeSet::new();
+        let mut named = Vec::new();
         for question in asked.iter().map(|&index| &schema.questions[index]) {
             for id in question.depends_on.iter().chain(question.ask_if.keys()) {
-                given.extend(schema.questions.iter().position(|other| other.id == *id));
+                named.extend(schema.questions.iter().position(|other| other.id == *id));
             }
         }
-        given.retain(|&index| self.answered[index].is_some());
-        if schema.sequential {
-            given.extend((0..self.answered.len()).filter(|&index| self.answered[index].is_some()));
+        let is_answered = |index: &usize| self.answered[*index].is_some();
+        named.retain(is_answered);
+        if schema.isolate {
+            // In the order in which the question names them: where they stand in the schema must not matter.
+            let mut seen = BTreeSet::new();
+            named.retain(|&index| seen.insert(index));
+            let sheet = named.iter().chain(asked).copied().collect();
+            return PlannedRead { asked: asked.to_vec(), sheet, given: named };
         }
-        let own_sheet = schema.isolate || (cut && schema.chunk_prompt == ChunkPrompt::Own);
-        let sheet = if own_sheet {
+        let mut given: BTreeSet<usize> = named.into_iter().collect();
+        if schema.sequential {
+            given.extend((0..self.answered.len()).filter(is_answered));
+        }
+        let sheet = if cut && schema.chunk_prompt == ChunkPrompt::Own {
             asked.iter().chain(&given).copied().collect::<BTreeSet<_>>().into_iter().collect()
         } else {
             let ids: Vec<&str> = schema.asked().into_iter().map(|question| question.id.as_str()).collect();
@@ -102,32 +127,60 @@ impl Context<'_> {
 
     /// Ids of prompt and canvas.
     pub(super) fn prepare(&self, read: PlannedRead) -> Result<PreparedRead, Error> {
-        let sheet = self.questions(&read.sheet);
-        let form = AnswerForm::of(sheet.len());
-        let sheet = question_sheet(self.schema, &sheet, read.asked.len() < read.sheet.len());
-        let labels: Vec<&str> =
-            read.given.iter().map(|&index| self.answered[index].as_deref().unwrap_or_default()).collect();
-        let given = AnswerTemplate::with_form(form, &self.questions(&read.given)).text_with(&labels);
-        let prompt = prompt::render(self.text, self.schema.layout, &sheet, self.state, form, &given)?;
-        let asked = self.questions(&read.asked);
-        let layout = self.layouts.get(self.text, &self.lines(&read, &asked))?;
-        Ok(PreparedRead { asked: read.asked, prompt, layout })
+        let sheet = self.sheet(&read)?;
+        let all: Vec<&Question> = sheet.questions.iter().collect();
+        let partial = read.asked.len() < read.sheet.len();
+        let words = question_sheet_with_labels(self.schema, &all, &sheet.labels, partial);
+        let (given, labels) = sheet.part(&read.given);
+        let winners: Vec<&str> = labels
+            .iter()
+            .zip(&read.given)
+            .filter_map(|(labels, &index)| labels.get(self.answered[index]?).map(String::as_str))
+            .collect();
+        let given = AnswerTemplate::with_form(sheet.form, &given).text_with(&winners);
+        let prompt = prompt::render(self.text, self.schema.layout, &words, self.state, sheet.form, &given)?;
+        let (asked, labels) = sheet.part(&read.asked);
+        let layout = self.layouts.get(self.text, &self.lines(&sheet, &asked, &labels))?;
+        drop(asked);
+        drop(sheet);
+        Ok(PreparedRead { asked: read.asked, prompt, layout, labels })
     }
 
-    fn lines<'q>(&self, read: &PlannedRead, asked: &'q [&'q Question]) -> Lines<'q> {
-        Lines {
-            questions: asked,
-            form: AnswerForm::of(read.sheet.len()),
-            continued: !read.given.is_empty(),
-            limit: self.limit(),
-        }
+    fn sheet<'r>(&self, read: &'r PlannedRead) -> Result<Sheet<'r>, Error> {
+        let form = AnswerForm::of(read.sheet.len());
+        let questions: Vec<Question> = read
+            .sheet
+            .iter()
+            .zip(1..)
+            .map(|(&index, place)| {
+                let question = self.schema.questions[index].clone();
+                if self.neutral_ids { Question { id: format!("q{place}"), ..question } } else { question }
+            })
+            .collect();
+        let labels = questions.iter().map(|question| self.labels.of(&self.text.tokenizer, question, form));
+        Ok(Sheet { read, labels: labels.collect::<Result<_, _>>()?, questions, form })
+    }
+
+    fn lines<'q>(
+        &self,
+        sheet: &Sheet<'_>,
+        questions: &'q [&'q Question],
+        labels: &'q [Vec<String>],
+    ) -> Lines<'q> {
+        let continued = !sheet.read.given.is_empty();
+        Lines { questions, labels, form: sheet.form, continued, limit: self.limit() }
     }
 
     fn limit(&self) -> usize {
         self.schema.chunk_rows.map_or(self.canvas_tokens, |rows| self.canvas_tokens.min(rows as usize))
     }
+}
 
-    fn questions(&self, indices: &[usize]) -> Vec<&Question> {
-        indices.iter().map(|&index| &self.schema.questions[index]).collect()
+impl Sheet<'_> {
+    /// These of its questions, with their labels. All of them stand on it.
+    fn part(&self, indices: &[usize]) -> (Vec<&Question>, Vec<Vec<String>>) {
+        let places =
+            indices.iter().filter_map(|index| self.read.sheet.iter().position(|other| other == index));
+        places.map(|place| (&self.questions[place], self.labels[place].clone())).unzip()
     }
 }

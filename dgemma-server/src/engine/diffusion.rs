@@ -1,7 +1,8 @@
 //! The native engine: DiffusionGemma behind the [`Engine`] trait, with a cache of encoded prefixes.
 //!
 //! Turns a batch of the scheduler into the segments of ONE `Model::forward`, and its hidden rows into slot logits with
-//! one pass through the head. Next: `diffusion_gemma::Model` for the forward, `prefix_cache` for reuse.
+//! one pass through the head. Canvases of several denoise steps go on in further forwards.
+//! Next: `diffusion_gemma::Model` for the forward, `prefix_cache` for reuse.
 
 use std::path::{Path, PathBuf};
 
@@ -95,40 +96,73 @@ impl Engine for DiffusionEngine {
     }
 
     fn pass(&mut self, batch: &mut [PassItem<'_, Sequence>]) -> Result<Vec<PassOutput>, EngineError> {
-        let reads: Vec<Vec<Vec<usize>>> =
-            batch.iter().map(|item| item.canvases.iter().map(read_rows).collect()).collect();
-        let segments: Vec<Segment<'_>> = batch
-            .iter()
-            .zip(&reads)
-            .map(|(item, reads)| Segment {
-                prefix: &item.sequence.prefix,
-                tokens: item.prefill,
-                canvases: item
-                    .canvases
-                    .iter()
-                    .zip(reads)
-                    .map(|(canvas, read)| CanvasRows { ids: &canvas.ids, read, previous: None })
-                    .collect(),
-            })
-            .collect();
-        let outputs = self.model.forward(&segments).map_err(failed)?;
-        let mut results = Vec::with_capacity(outputs.len());
-        for (item, output) in batch.iter_mut().zip(outputs) {
-            item.sequence.tokens.extend_from_slice(item.prefill);
-            item.sequence.prefix = output.prefix;
-            let canvases =
-                item.canvases.iter().zip(&output.hidden).enumerate().map(|(index, (canvas, hidden))| {
-                    let labels: Vec<&[u32]> =
-                        canvas.slots.iter().map(|slot| slot.label_ids.as_slice()).collect();
-                    let slots = self.model.read_slots(hidden, &labels).map_err(|error| match error {
+        let mut states: Vec<Vec<State<_>>> =
+            batch.iter().map(|item| item.canvases.iter().map(State::new).collect()).collect();
+        let steps = batch.iter().flat_map(|item| item.canvases).map(Canvas::steps).max().unwrap_or(1);
+        for step in 0..steps {
+            // Rows to read of every canvas that takes part.
+            let reads: Vec<Vec<Option<Vec<usize>>>> = batch
+                .iter()
+                .map(|item| item.canvases.iter().map(|canvas| read_rows(canvas, step)).collect())
+                .collect();
+            let segments: Vec<Segment<'_>> = batch
+                .iter()
+                .zip(&states)
+                .zip(&reads)
+                .map(|((item, states), reads)| {
+                    let taking_part = item.canvases.iter().zip(states).zip(reads);
+                    let canvases = taking_part.filter_map(|((canvas, state), read)| {
+                        let read = read.as_deref()?;
+                        let (suffix, previous) = (canvas.suffix.as_ref(), state.signal.as_ref());
+                        Some(CanvasRows { suffix, ids: &state.ids, read, previous })
+                    });
+                    Segment {
+                        prefix: &item.sequence.prefix,
+                        tokens: if step == 0 { item.prefill } else { &[] },
+                        canvases: canvases.collect(),
+                    }
+                })
+                .collect();
+            let outputs = self.model.forward(&segments).map_err(failed)?;
+            for (((item, states), reads), output) in
+                batch.iter_mut().zip(&mut states).zip(&reads).zip(outputs)
+            {
+                if step == 0 {
+                    item.sequence.tokens.extend_from_slice(item.prefill);
+                    item.sequence.prefix = output.prefix;
+                }
+                let taking_part = (0..reads.len()).filter(|&canvas| reads[canvas].is_some());
+                for (index, hidden) in taking_part.zip(&output.hidden) {
+                    let canvas = &item.canvases[index];
+                    let fault = |error| match error {
                         Error::NonFinite { row } => EngineError::NonFinite { canvas: index, slot: row },
                         other => failed(other),
-                    })?;
-                    Ok(slots.into_iter().map(slot_logits).collect())
-                });
-            results.push(PassOutput { canvases: canvases.collect::<Result<_, EngineError>>()? });
+                    };
+                    if let Some(noise) = canvas.renoise.get(step) {
+                        let slots: Vec<(usize, &[u32])> = canvas
+                            .slots
+                            .iter()
+                            .map(|slot| (slot.position, slot.label_ids.as_slice()))
+                            .collect();
+                        let (signal, settled) =
+                            self.model.settle(hidden, &slots, (step, canvas.steps())).map_err(fault)?;
+                        states[index].signal = Some(signal);
+                        for ((slot, settled), noise) in canvas.slots.iter().zip(settled).zip(noise) {
+                            states[index].ids[slot.position] = settled.unwrap_or(*noise);
+                        }
+                    } else {
+                        let labels: Vec<&[u32]> =
+                            canvas.slots.iter().map(|slot| slot.label_ids.as_slice()).collect();
+                        let slots = self.model.read_slots(hidden, &labels).map_err(fault)?;
+                        states[index].slots = slots.into_iter().map(slot_logits).collect();
+                    }
+                }
+            }
         }
-        Ok(results)
+        let outputs = states
+            .into_iter()
+            .map(|states| PassOutput { canvases: states.into_iter().map(|state| state.slots).collect() });
+        Ok(outputs.collect())
     }
 
     fn finish(&mut self, sequence: Sequence) {
@@ -139,9 +173,27 @@ impl Engine for DiffusionEngine {
     }
 }
 
-/// Slots lie in ascending order on a canvas, as the answer template does.
-fn read_rows(canvas: &Canvas) -> Vec<usize> {
-    canvas.slots.iter().map(|slot| slot.position).collect()
+/// A canvas between its steps. `S`: the signal of the step before.
+struct State<S> {
+    ids: Vec<u32>,
+    signal: Option<S>,
+    /// What its last step said.
+    slots: Vec<SlotLogits>,
+}
+
+impl<S> State<S> {
+    fn new(canvas: &Canvas) -> Self {
+        State { ids: canvas.ids.clone(), signal: None, slots: Vec::new() }
+    }
+}
+
+/// The rows of a step that are wanted: all of them to condition the next one, the slots at the end; `None` after it. Slots lie
+/// in ascending order on a canvas, as the answer template does.
+fn read_rows(canvas: &Canvas, step: usize) -> Option<Vec<usize>> {
+    match canvas.steps().checked_sub(step + 1)? {
+        0 => Some(canvas.slots.iter().map(|slot| slot.position).collect()),
+        _ => Some((0..canvas.ids.len()).collect()),
+    }
 }
 
 fn slot_logits(read: diffusion_gemma::SlotLogits) -> SlotLogits {

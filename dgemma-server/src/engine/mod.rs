@@ -2,7 +2,8 @@
 //!
 //! A sequence is the committed encoder state of one prompt. A canvas is read over a sequence and leaves no trace in it.
 //! One [`Engine::pass`] is ONE forward for everything it is given: prompt rows that still have to be committed and canvas
-//! rows that read the sequence right after them. Nothing here knows questions, schemas or HTTP.
+//! rows that read the sequence right after them, each after a suffix of its own where it has one. Only a canvas of several
+//! denoise steps takes a forward for each. Nothing here knows questions, schemas or HTTP.
 //! Implementations: [`fake`] (scripted, for tests above the engine) and [`diffusion`] (the native model).
 
 use std::sync::Arc;
@@ -36,8 +37,30 @@ pub struct Slot {
 /// One canvas as it enters the model: ids (noise already in the slots) and what to read.
 #[derive(Debug, Clone)]
 pub struct Canvas {
+    /// Prompt tokens between the sequence and this canvas, seen by no other canvas and never committed; mostly empty.
+    /// Neighbours with the same suffix share its rows.
+    pub suffix: Arc<[u32]>,
     pub ids: Vec<u32>,
     pub slots: Arc<[Slot]>,
+    /// Noise for the slots that a denoise step leaves open: `[step][slot]`, an entry for every step but the last. Empty: one
+    /// step.
+    pub renoise: Vec<Vec<u32>>,
+}
+
+impl Canvas {
+    /// Forwards it takes.
+    #[must_use]
+    pub fn steps(&self) -> usize {
+        self.renoise.len() + 1
+    }
+}
+
+/// Rows of these canvases in one forward: those of their suffixes, each counted once where neighbours share it, and their own.
+#[must_use]
+pub fn rows(canvases: &[Canvas]) -> (usize, usize) {
+    let shared = |at: usize| at > 0 && canvases[at].suffix == canvases[at - 1].suffix;
+    let suffixes = (0..canvases.len()).filter(|&at| !shared(at)).map(|at| canvases[at].suffix.len()).sum();
+    (suffixes, canvases.iter().map(|canvas| canvas.ids.len()).sum())
 }
 
 /// What the model said at one slot.
@@ -97,7 +120,7 @@ pub trait Engine: Send + 'static {
     /// Prompt tokens in `sequence`. Right after [`Engine::begin`]: the reused ones.
     fn committed_tokens(&self, sequence: &Self::Sequence) -> usize;
 
-    /// One forward for all rows of all items. After an error the sequences of the batch are in no defined state:
+    /// One forward for all rows of all items, and a further one for every denoise step past the first. After an error the sequences of the batch are in no defined state:
     /// the caller drops them.
     fn pass(&mut self, batch: &mut [PassItem<'_, Self::Sequence>]) -> Result<Vec<PassOutput>, EngineError>;
 

@@ -32,6 +32,8 @@ pub struct CanvasLayout {
 #[derive(Debug, Clone, Copy)]
 pub struct Lines<'a> {
     pub questions: &'a [&'a Question],
+    /// `[question][answer]`
+    pub labels: &'a [Vec<String>],
     pub form: AnswerForm,
     /// Earlier answers stand in the prompt: the model's turn has begun already.
     pub continued: bool,
@@ -60,7 +62,7 @@ impl Layouts {
         let template = Template::new(lines);
         let key = Key {
             template: template.text_with(None),
-            labels: template.labels.clone(),
+            labels: lines.labels.to_vec(),
             continued: lines.continued,
             limit: lines.limit,
         };
@@ -99,22 +101,16 @@ impl Lines<'_> {
 struct Template<'a> {
     lines: &'a Lines<'a>,
     words: AnswerTemplate,
-    /// `[question][label]`
-    labels: Vec<Vec<String>>,
 }
 
 impl<'a> Template<'a> {
     fn new(lines: &'a Lines<'a>) -> Self {
-        Template {
-            lines,
-            words: AnswerTemplate::with_form(lines.form, lines.questions),
-            labels: lines.questions.iter().map(|question| question.labels()).collect(),
-        }
+        Template { lines, words: AnswerTemplate::with_form(lines.form, lines.questions) }
     }
 
     /// The text with the first label everywhere, except that `changed` (question, label) has another.
     fn text_with(&self, changed: Option<(usize, usize)>) -> String {
-        let labels = self.labels.iter().enumerate().map(|(question, labels)| {
+        let labels = self.lines.labels.iter().enumerate().map(|(question, labels)| {
             let label = changed.filter(|(other, _)| *other == question).map_or(0, |(_, label)| label);
             labels.get(label).map_or("", String::as_str)
         });
@@ -140,8 +136,8 @@ impl<'a> Template<'a> {
             return Err(Error::CanvasTooSmall { questions: questions.join(", "), rows: ids.len(), limit });
         }
         ids.resize(ids.len().next_multiple_of(ROW_MULTIPLE).min(limit), PAD);
-        let mut slots = Vec::with_capacity(self.labels.len());
-        for question in 0..self.labels.len() {
+        let mut slots = Vec::with_capacity(self.lines.labels.len());
+        for question in 0..self.lines.labels.len() {
             let mut slot = self.slot(text, &base, question)?;
             slot.position += start;
             ids[slot.position] = PAD;
@@ -153,7 +149,7 @@ impl<'a> Template<'a> {
     /// The slot of one question. `base`: ids with the first label everywhere; the position counts from their start.
     fn slot(&self, text: &Text, base: &[u32], question: usize) -> Result<Slot, Error> {
         let mut found: Option<Slot> = None;
-        for label in 1..self.labels[question].len() {
+        for label in 1..self.lines.labels[question].len() {
             let ids = self.encode(text, Some((question, label)))?;
             if ids.len() != base.len() {
                 return Err(self.clash(question, 0, label, "they are not cut into equally many tokens"));
@@ -180,7 +176,7 @@ impl<'a> Template<'a> {
     }
 
     fn clash(&self, question: usize, first: usize, second: usize, reason: &'static str) -> Error {
-        let name = |label: usize| self.labels[question].get(label).cloned().unwrap_or_default();
+        let name = |label: usize| self.lines.labels[question].get(label).cloned().unwrap_or_default();
         Error::LabelClash {
             question: self.lines.questions[question].id.clone(),
             first: name(first),

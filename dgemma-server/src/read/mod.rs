@@ -1,9 +1,11 @@
 //! From questions to rows and back: what a decision needs between its schema and the engine.
 //!
-//! `prompt` turns sheet and state into ids, `canvas` lays out the answer template and finds the slots, `noise` fills them,
+//! `prompt` turns sheet and state into ids, `labels` chooses what stands for an answer, `canvas` lays out the answer template
+//! and finds the slots, `noise` fills them,
 //! `readout` turns the logits of a slot into a reading. Called by `api::decide`; knows neither HTTP nor the queue.
 
 pub mod canvas;
+pub mod labels;
 pub mod noise;
 pub mod prompt;
 pub mod readout;

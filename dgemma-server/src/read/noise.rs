@@ -11,21 +11,40 @@ use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use rand_xoshiro::{SplitMix64, Xoshiro256PlusPlus};
 
 use super::canvas::CanvasLayout;
-use crate::engine::Canvas;
+use crate::engine::{Canvas, Slot};
 
-/// The canvas of one draw. `vocab_size`: number of token ids.
-#[must_use]
-pub fn fill(layout: &CanvasLayout, hole: Hole, seed: u64, draw: u32, vocab_size: usize) -> Canvas {
-    let mut ids = layout.ids.clone();
-    if hole == Hole::Noise {
+/// Where the noise of a decision comes from, and how often a canvas needs it.
+#[derive(Debug, Clone, Copy)]
+pub struct Noise {
+    pub hole: Hole,
+    pub seed: u64,
+    /// Denoise steps; every one but the last leaves slots open, which get fresh noise.
+    pub steps: u32,
+    /// Number of token ids.
+    pub vocab_size: usize,
+}
+
+impl Noise {
+    /// The canvas of one draw, directly after the prompt.
+    #[must_use]
+    pub fn fill(&self, layout: &CanvasLayout, draw: u32) -> Canvas {
         // The seed is mixed before the draw is added, so that neighbouring seeds and draws share no sequence.
-        let mixed = SplitMix64::seed_from_u64(seed).next_u64();
+        let mixed = SplitMix64::seed_from_u64(self.seed).next_u64();
         let mut random = Xoshiro256PlusPlus::seed_from_u64(mixed.wrapping_add(u64::from(draw)));
-        for slot in layout.slots.iter() {
-            ids[slot.position] = below(random.next_u64(), vocab_size);
+        let mut fillings = (0..self.steps.max(1)).map(|_| {
+            let fill = |slot: &Slot| match self.hole {
+                Hole::Noise => below(random.next_u64(), self.vocab_size),
+                Hole::Pad => layout.ids[slot.position],
+            };
+            layout.slots.iter().map(fill).collect::<Vec<u32>>()
+        });
+        let mut ids = layout.ids.clone();
+        for (slot, id) in layout.slots.iter().zip(fillings.next().unwrap_or_default()) {
+            ids[slot.position] = id;
         }
+        let renoise = fillings.collect();
+        Canvas { suffix: Arc::default(), ids, slots: Arc::clone(&layout.slots), renoise }
     }
-    Canvas { ids, slots: Arc::clone(&layout.slots) }
 }
 
 /// A uniform id below `limit`: the high bits of a 128-bit product, with a bias below 2⁻⁴⁰ for any real vocabulary.
@@ -36,16 +55,19 @@ fn below(random: u64, limit: usize) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::Slot;
 
     fn layout(slots: usize) -> CanvasLayout {
         let slots = (0..slots).map(|n| Slot { position: 2 * n + 1, label_ids: vec![1, 2] }).collect();
         CanvasLayout { ids: vec![0; 64], slots }
     }
 
+    fn source(hole: Hole, seed: u64) -> Noise {
+        Noise { hole, seed, steps: 1, vocab_size: 4096 }
+    }
+
     fn noise(seed: u64, draw: u32, slots: usize) -> Vec<u32> {
         let layout = layout(slots);
-        let canvas = fill(&layout, Hole::Noise, seed, draw, 4096);
+        let canvas = source(Hole::Noise, seed).fill(&layout, draw);
         layout.slots.iter().map(|slot| canvas.ids[slot.position]).collect()
     }
 
@@ -65,7 +87,7 @@ mod tests {
         let mut counts = [0_u32; 4];
         for draw in 0..1000 {
             for slot in layout.slots.iter() {
-                let id = fill(&layout, Hole::Noise, 7, draw, 4096).ids[slot.position];
+                let id = source(Hole::Noise, 7).fill(&layout, draw).ids[slot.position];
                 assert!(id < 4096);
                 counts[id as usize / 1024] += 1;
             }
@@ -76,9 +98,19 @@ mod tests {
 
     #[test]
     fn only_slots_are_filled() {
-        let canvas = fill(&layout(3), Hole::Noise, 42, 0, 4096);
+        let canvas = source(Hole::Noise, 42).fill(&layout(3), 0);
         let others = canvas.ids.iter().enumerate().filter(|(n, _)| ![1, 3, 5].contains(n));
         assert!(others.clone().all(|(_, id)| *id == 0));
-        assert_eq!(fill(&layout(3), Hole::Pad, 42, 0, 4096).ids, [0; 64]);
+        assert_eq!(source(Hole::Pad, 42).fill(&layout(3), 0).ids, [0; 64]);
+    }
+
+    #[test]
+    fn further_steps_have_noise_of_their_own_and_change_nothing_of_the_first() {
+        let several = Noise { steps: 3, ..source(Hole::Noise, 42) }.fill(&layout(3), 1);
+        let one = source(Hole::Noise, 42).fill(&layout(3), 1);
+        assert_eq!((several.ids, one.steps(), several.renoise.len()), (one.ids, 1, 2));
+        assert_ne!(several.renoise[0], several.renoise[1]);
+        let padded = Noise { steps: 2, ..source(Hole::Pad, 42) }.fill(&layout(3), 1);
+        assert_eq!(padded.renoise, [[0; 3]]);
     }
 }
