@@ -18,17 +18,13 @@ pub struct Endpoint {
 impl Endpoint {
     /// Accepts a base URL with or without a trailing slash, or the full address of the chat route.
     pub fn parse(text: &str) -> Result<Self, Error> {
-        let refuse = |reason: &str| Error::BadUrl { url: text.to_owned(), reason: reason.to_owned() };
+        let refuse = |reason: &str| Error::BadUrl { url: shown(text), reason: reason.to_owned() };
         let mut base = Url::parse(text.trim()).map_err(|cause| refuse(&cause.to_string()))?;
         if !matches!(base.scheme(), "http" | "https") {
             return Err(refuse("the scheme must be http or https"));
         }
         if !base.username().is_empty() || base.password().is_some() {
-            // Not echoed: the message would print the password.
-            return Err(Error::BadUrl {
-                url: "(hidden)".to_owned(),
-                reason: "a user name or password inside the URL is not supported; use a token".to_owned(),
-            });
+            return Err(refuse("a user name or password inside the URL is not supported; use a token"));
         }
         if base.query().is_some() || base.fragment().is_some() {
             return Err(refuse("a base URL has no `?` or `#` part"));
@@ -67,6 +63,26 @@ impl Endpoint {
     /// Whether a token sent there cannot be read on the way.
     pub fn may_carry_a_token(&self) -> bool {
         self.is_https() || self.is_loopback()
+    }
+}
+
+/// The text of a URL for a message, parsed or not: all that may be a user name or a password, in front of an `@`, or a key
+/// in a query, is left out.
+fn shown(text: &str) -> String {
+    let text = text.trim();
+    let scheme = ["http://", "https://"]
+        .into_iter()
+        .find(|scheme| text.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme)))
+        .unwrap_or_default();
+    // Escaped, an `@` still ends what its writer took for a password.
+    let secret_end = ["@", "%40", "＠"].iter().filter_map(|at| Some(text.rfind(at)? + at.len())).max();
+    let (hidden, rest) = match secret_end {
+        Some(end) => (format!("{scheme}(hidden)@"), &text[end..]),
+        None => (String::new(), text),
+    };
+    match rest.find(['?', '#']) {
+        Some(query) => hidden + &rest[..=query] + "…",
+        None => hidden + rest,
     }
 }
 
@@ -109,8 +125,24 @@ mod tests {
             let message = Endpoint::parse(text).unwrap_err().to_string();
             assert!(message.contains(part), "{text}: {message}");
         }
-        let message = Endpoint::parse("https://me:pass1@x/v1").unwrap_err().to_string();
-        assert!(!message.contains("pass1"), "{message}");
+    }
+
+    #[test]
+    fn a_password_is_never_shown_and_the_host_is() {
+        for (text, part) in [
+            ("https://me:pass1@x/v1", "`https://(hidden)@x/v1`"),
+            ("http://me:pass1@127.0.0.1:99999/v1", "`http://(hidden)@127.0.0.1:99999/v1`"),
+            ("me:pass1@host:1/v1", "`(hidden)@host:1/v1`"),
+            ("me:pass1://x@host/v1", "`(hidden)@host/v1`"),
+            ("http:me:pass1@host", "`(hidden)@host`"),
+            ("http://me:pass1@x@[::1/v1", "`http://(hidden)@[::1/v1`"),
+            ("http://me:pass1%40host/v1", "`http://(hidden)@host/v1`"),
+            ("HTTP://me:pass1/x?a@b/v1", "`http://(hidden)@b/v1`"),
+            ("http://host/v1?key=pass1", "`http://host/v1?…`"),
+        ] {
+            let message = Endpoint::parse(text).unwrap_err().to_string();
+            assert!(!message.contains("pass1") && message.contains(part), "{text}: {message}");
+        }
     }
 
     #[test]
