@@ -64,6 +64,10 @@ pub enum Error {
     TemplateMetadata { path: PathBuf, line: usize, reason: String },
     #[error("invalid template {}: {reason}\nhint: the syntax is that of tera 1: {{{{ value | json_encode }}}}, {{% if x %}}…{{% endif %}}, {{% for o in list %}}…{{% endfor %}}", path.display())]
     TemplateSyntax { path: PathBuf, reason: String },
+    #[error("{}, line {line}: {reason}\nhint: templates fill a JSON text; deep nesting and other files are not part of them", path.display())]
+    TemplateTooDeep { path: PathBuf, line: usize, reason: String },
+    #[error("invalid macros in {}: {reason}\nhint: use {{% for … %}} to repeat something", path.display())]
+    TemplateMacros { path: PathBuf, reason: String },
     #[error("{}, line {line}: the variable `{name}` is not defined\n  variables given: {given}\nhint: pass it with -v {root}=…, or give it a default in the template: {{{{ {root} | or_default(value=\"…\") | json_encode }}}}", path.display())]
     UndefinedVariable { path: PathBuf, line: usize, name: String, root: String, given: String },
     #[error("cannot render {}: {reason}\nhint: `dgem template show {}` lists its variables with sample values", path.display(), path.display())]
@@ -72,6 +76,8 @@ pub enum Error {
     RenderedJson { path: PathBuf, line: usize, column: usize, reason: String, snippet: String },
     #[error("{} does not render to a decision: {reason}\nhint: the form is {{\"schema\": {{\"questions\": […]}}, \"state\": …}}", path.display())]
     RenderedShape { path: PathBuf, reason: String },
+    #[error("{} leaves nothing to decide on: it renders no `state`, and no variables were given\nhint: add \"state\": … beside \"schema\", or pass the state's values with -v name=…", path.display())]
+    NoState { path: PathBuf },
     #[error("invalid questions in {}: {}", path.display(), hint_on_its_own_line(cause))]
     Schema { path: PathBuf, cause: Box<decision::SchemaError> },
     #[error("{failed} of {checked} templates failed the check\nhint: the lines above name what to change")]

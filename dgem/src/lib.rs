@@ -1,9 +1,11 @@
 //! `dgem`, the client: typed questions in a template go to a server, probabilities for every allowed answer come back.
 //!
 //! The walk of one decision: [`cli`] (what was typed) → [`settings`] (what it means) → [`template`] (tera → JSON →
-//! validated schema and state) → [`client`] (one POST) → [`output`] (table or JSON). `commands` strings them together;
+//! validated schema and state) → [`client`] (one POST) → [`verdict`] (is this what was asked?) → [`output`] (table or JSON).
+//! `commands` strings them together;
 //! [`error`] and [`exit`] say how a run can end. The contract with the server is the crate `decision`.
 
+mod capped;
 pub mod cli;
 pub mod client;
 mod commands;

@@ -22,6 +22,9 @@ pub fn check(path: &Path, given: &Variables) -> Result<Vec<String>, Error> {
             "{questions} questions: above {COMFORTABLE_QUESTIONS} the answers are read in a shorter form; consider two templates"
         ));
     }
+    if request.lacks_state() {
+        warnings.push("it renders no `state`: the variables given will be the state".to_owned());
+    }
     Ok(warnings)
 }
 

@@ -1,4 +1,4 @@
-//! The filters that templates have beyond tera's own, and the one function they lose.
+//! The filters that templates have beyond tera's own.
 //!
 //! | filter | what it gives |
 //! |---|---|
@@ -18,10 +18,6 @@ pub(super) fn register(engine: &mut Tera) {
     engine.register_filter("int_or_auto", int_or_auto);
     engine.register_filter("as_options", as_options);
     engine.register_filter("json_str", json_str);
-    // A template from elsewhere must not be able to send this machine's environment to a server.
-    engine.register_function("get_env", |_: &HashMap<String, Value>| -> Result<Value> {
-        Err(Error::msg("templates cannot read the environment; pass the value with -v"))
-    });
 }
 
 /// Undefined never arrives here: `usage::prepare` puts tera's own `default` in front.

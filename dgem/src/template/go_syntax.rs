@@ -42,9 +42,15 @@ fn is_go(content: &str) -> bool {
             | "printf"
             | "toJson"
             | "toPrettyJson"
-    ) && (words.len() > 1 || matches!(*first, "else" | "end"));
+    ) && (words.len() > 1 || matches!(*first, "else" | "end"))
+        && !is_call(&bare, first);
     let field = words.iter().any(|word| is_field(word) || word.starts_with('$'));
     keyword || field || first.starts_with("/*") || bare.contains(":=")
+}
+
+/// `name(`: a function of tera, such as `range`. Go writes arguments without brackets.
+fn is_call(content: &str, name: &str) -> bool {
+    content.trim_start().strip_prefix(name).is_some_and(|rest| rest.trim_start().starts_with('('))
 }
 
 /// `.name` or `.`, Go's way to read a variable.
@@ -145,6 +151,8 @@ mod tests {
             "{{ \".x\" ~ y }}",
             "{{ 1.5 }}",
             "{{ end_date }}",
+            "{{ range(start=0,end=3) }}",
+            "{{ range (end=3) | json_encode }}",
             "{{ else_text | json_encode }}",
             "{% if x %}",
             "{# {{ .x }} #}",

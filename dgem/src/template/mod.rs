@@ -1,14 +1,18 @@
 //! A template file: loaded, understood and rendered to a decision request, without any server.
 //!
-//! The walk: [`Template::load`] reads the text, refuses Go syntax, takes the metadata comment and lets tera parse it;
+//! The walk: [`Template::load`] reads the text, refuses Go syntax and what would overwhelm tera, takes the
+//! metadata comment and lets tera parse it;
 //! [`Template::render`] fills it in; [`Template::request`] turns the rendered JSON into a validated schema and a state
 //! (`request`). `catalogue` finds template files, `check` looks for faults before they happen.
 
 mod catalogue;
 mod check;
 mod filters;
+mod functions;
 mod go_syntax;
+mod macros;
 mod metadata;
+mod nesting;
 mod quoting;
 mod rendered;
 mod request;
@@ -23,6 +27,7 @@ use serde_json::{Map, Value};
 use tera::{Context, Tera};
 
 use self::usage::{Usage, Use};
+use crate::capped;
 use crate::error::Error;
 use crate::variables::Variables;
 
@@ -52,8 +57,8 @@ pub struct Template {
 
 impl Template {
     pub fn load(path: &Path) -> Result<Self, Error> {
-        let bytes =
-            std::fs::read(path).map_err(|cause| Error::TemplateFile { path: path.to_owned(), cause })?;
+        let bytes = capped::read_file(path, capped::TEMPLATE_BYTES)
+            .map_err(|cause| Error::TemplateFile { path: path.to_owned(), cause })?;
         let source = String::from_utf8(bytes).map_err(|cause| Error::TemplateNotUtf8 {
             path: path.to_owned(),
             offset: cause.utf8_error().valid_up_to(),
@@ -71,6 +76,13 @@ impl Template {
                 rewrite: found.rewrite,
             });
         }
+        if let Some(fault) = nesting::fault(&source) {
+            return Err(Error::TemplateTooDeep {
+                path: path.to_owned(),
+                line: fault.line,
+                reason: fault.reason,
+            });
+        }
         let metadata = Metadata::parse(&source).map_err(|fault| Error::TemplateMetadata {
             path: path.to_owned(),
             line: fault.line,
@@ -81,10 +93,14 @@ impl Template {
         // The result is JSON, never HTML: nothing is escaped behind the author's back.
         engine.autoescape_on(vec![]);
         filters::register(&mut engine);
+        functions::register(&mut engine);
         engine
             .add_raw_template(&name, &source)
             .map_err(|cause| Error::TemplateSyntax { path: path.to_owned(), reason: chain(&cause) })?;
-        let usage = engine.templates.get_mut(&name).map(usage::prepare).unwrap_or_default();
+        let (usage, calls) = engine.templates.get_mut(&name).map(usage::prepare).unwrap_or_default();
+        if let Some(reason) = macros::fault(calls) {
+            return Err(Error::TemplateMacros { path: path.to_owned(), reason });
+        }
         Ok(Self { path: path.to_owned(), source, engine, metadata, usage })
     }
 
@@ -147,6 +163,12 @@ impl Template {
     pub fn request(&self, variables: &Variables) -> Result<Request, Error> {
         let text = self.render(variables)?;
         Request::from_rendered(&text, variables, &self.path)
+    }
+
+    /// [`Self::request`] for sending: a decision about nothing is refused.
+    pub fn request_with_state(&self, variables: &Variables) -> Result<Request, Error> {
+        let request = self.request(variables)?;
+        if request.lacks_state() { Err(Error::NoState { path: self.path.clone() }) } else { Ok(request) }
     }
 
     fn render_error(&self, cause: &tera::Error, variables: &Variables) -> Error {

@@ -45,6 +45,11 @@ impl Request {
         Ok(Self { schema, state, state_holds_variables })
     }
 
+    /// Whether there is nothing to decide on: no state in the template and no variables to be one.
+    pub fn lacks_state(&self) -> bool {
+        self.state_holds_variables && self.state == "{}"
+    }
+
     /// The text of the system message: the schema in its canonical form, on one line.
     pub fn system_text(&self) -> String {
         self.schema.to_value().to_string()

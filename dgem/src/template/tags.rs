@@ -26,7 +26,6 @@ pub(super) struct Tag<'a> {
 pub(super) fn scan(source: &str) -> Vec<Tag<'_>> {
     let mut tags = Vec::new();
     let mut at = 0;
-    let mut raw = false;
     while let Some(found) = source[at..].find('{') {
         let start = at + found;
         let (kind, close) = match source.as_bytes().get(start + 1) {
@@ -42,16 +41,29 @@ pub(super) fn scan(source: &str) -> Vec<Tag<'_>> {
         let end = start + 2 + length + 2;
         let content = source[start + 2..end - 2].trim_start_matches('-').trim_end_matches('-').trim();
         at = end;
-        if kind == Kind::Statement && matches!(content, "raw" | "endraw") {
-            raw = content == "raw";
-        } else if raw {
-            // Text inside a raw block only looks like a tag: go on behind its first brace.
-            at = start + 1;
+        if kind == Kind::Statement && content == "raw" {
+            // Text inside a raw block only looks like tags.
+            let Some(length) = raw_length(&source[at..]) else { break };
+            at += length;
         } else {
             tags.push(Tag { kind, content, start, end });
         }
     }
     tags
+}
+
+/// What tera takes for white space.
+const SPACES: [char; 4] = [' ', '\t', '\r', '\n'];
+
+/// Bytes up to and with the `{% endraw %}`.
+fn raw_length(text: &str) -> Option<usize> {
+    text.match_indices("{%").find_map(|(start, mark)| {
+        let inside = &text[start + mark.len()..];
+        let rest = inside.strip_prefix('-').unwrap_or(inside).trim_start_matches(SPACES);
+        let rest = rest.strip_prefix("endraw")?.trim_start_matches(SPACES);
+        let rest = rest.strip_prefix('-').unwrap_or(rest).strip_prefix("%}")?;
+        Some(text.len() - rest.len())
+    })
 }
 
 /// The closing mark, ignoring marks inside string literals.

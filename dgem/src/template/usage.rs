@@ -4,9 +4,11 @@
 //! `default` in first place, so one is put in front of every leading `or_default`. The parsed form is public in tera 1.20
 //! but not documented: the workspace pins that version.
 
-use indexmap::IndexMap;
+use indexmap::{IndexMap, IndexSet};
 use tera::Template;
 use tera::ast::{Expr, ExprVal, FunctionCall, Node};
+
+use super::macros::Calls;
 
 /// How a template reads one variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,15 +29,20 @@ impl Usage {
     }
 }
 
-/// Collects the variables and rewrites leading `or_default` filters.
-pub(super) fn prepare(template: &mut Template) -> Usage {
-    let mut walk = Walk { usage: Usage::default(), bound: Vec::new(), conditional: 0 };
+/// Collects the variables and the calls between macros, and rewrites leading `or_default` filters.
+pub(super) fn prepare(template: &mut Template) -> (Usage, Calls) {
+    let mut walk = Walk::default();
     walk.body(&mut template.ast);
-    for definition in template.macros.values_mut() {
-        // The copies that calls run; the tree above was already counted.
-        Walk { usage: Usage::default(), bound: Vec::new(), conditional: 0 }.body(&mut definition.body);
+    let mut calls = Calls::default();
+    let mut definitions: Vec<_> = template.macros.iter_mut().collect();
+    definitions.sort_by(|left, right| left.0.cmp(right.0));
+    for (name, definition) in definitions {
+        // The copies that calls run; their variables were already counted in the tree above.
+        let mut inside = Walk::default();
+        inside.body(&mut definition.body);
+        calls.insert(name.clone(), inside.called);
     }
-    walk.usage
+    (walk.usage, calls)
 }
 
 /// The variable a dotted or indexed path starts from.
@@ -43,8 +50,11 @@ pub(super) fn root_of(path: &str) -> &str {
     path.split(['.', '[']).next().unwrap_or(path)
 }
 
+#[derive(Default)]
 struct Walk {
     usage: Usage,
+    /// Macros that are called.
+    called: IndexSet<String>,
     /// Names that `set`, loops and macro arguments define.
     bound: Vec<String>,
     /// Depth of `if` branches around the current node.
@@ -149,7 +159,10 @@ impl Walk {
                 self.name(&test.ident, matches!(test.name.as_str(), "defined" | "undefined"));
                 self.all(&mut test.args);
             }
-            ExprVal::MacroCall(call) => self.all(sorted(&mut call.args)),
+            ExprVal::MacroCall(call) => {
+                self.called.insert(call.name.clone());
+                self.all(sorted(&mut call.args));
+            }
             ExprVal::FunctionCall(call) => self.arguments(call),
             ExprVal::Array(items) => self.all(items),
             ExprVal::StringConcat(concat) => {
@@ -197,7 +210,7 @@ mod tests {
 
     fn usage_of(source: &str) -> Vec<(String, Use)> {
         let mut template = Template::new("t", None, source).unwrap();
-        prepare(&mut template).iter().map(|(name, usage)| (name.to_owned(), usage)).collect()
+        prepare(&mut template).0.iter().map(|(name, usage)| (name.to_owned(), usage)).collect()
     }
 
     #[test]

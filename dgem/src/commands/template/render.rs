@@ -24,7 +24,7 @@ pub(super) fn run(args: &RenderArgs) -> Result<Exit, Error> {
         write!(out, "{}", template.render(&variables)?)?;
         return Ok(Exit::Done);
     }
-    let request = template.request(&variables)?;
+    let request = template.request_with_state(&variables)?;
     warn_unknown(&template, &variables, &request);
     writeln!(out, "{}", document(&request))?;
     Ok(Exit::Done)
