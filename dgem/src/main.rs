@@ -1,8 +1,11 @@
 //! The program: reads the command line, runs it, and turns the end of the run into an exit code (`exit`).
 //!
-//! Results go to stdout; errors go to stderr as `error:` and `hint:` lines, without a dump of the usage.
+//! Results go to stdout; errors go to stderr as `error:` and `hint:` lines, without a dump of the usage. What cannot be
+//! written to stdout is a failure; what cannot be written to stderr changes nothing.
 
-use std::io;
+mod closed_stdout;
+
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -12,16 +15,33 @@ use dgem::error::Error;
 use dgem::exit::Exit;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    match run(cli) {
-        Ok(exit) => exit.into(),
+    let ended = if closed_stdout::found() {
+        Err(Error::Output(io::Error::other("stdout is closed")))
+    } else {
+        match Cli::try_parse() {
+            Ok(cli) => run(cli).map(ExitCode::from),
+            Err(message) => show(&message),
+        }
+    };
+    // Nothing may stay in the buffer: the program's end would drop it and any error with it.
+    match ended.and_then(|code| Ok(io::stdout().flush().map(|()| code)?)) {
+        Ok(code) => code,
         // The reader of a pipe that has seen enough is no failure of ours.
         Err(Error::Output(cause)) if cause.kind() == io::ErrorKind::BrokenPipe => Exit::Done.into(),
         Err(error) => {
-            eprintln!("error: {error}");
+            let _ = writeln!(io::stderr(), "error: {error}");
             error.exit().into()
         }
     }
+}
+
+/// The help, the version, or what is wrong with the command line.
+fn show(message: &clap::Error) -> Result<ExitCode, Error> {
+    let printed = message.print();
+    if !message.use_stderr() {
+        printed?;
+    }
+    Ok(if message.exit_code() == 0 { Exit::Done } else { Exit::Usage }.into())
 }
 
 fn run(cli: Cli) -> Result<Exit, Error> {

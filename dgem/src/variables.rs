@@ -2,10 +2,11 @@
 //!
 //! Every command that renders goes through [`Variables::gather`], so that `template render` shows what `decide` sends.
 
-use std::io::Read;
+use std::path::Path;
 
 use serde_json::{Map, Value};
 
+use crate::capped;
 use crate::cli::VariableFlags;
 use crate::error::Error;
 
@@ -115,18 +116,18 @@ fn read_data(data: &str, stdin_used: &mut bool) -> Result<Map<String, Value>, Er
 }
 
 fn read_file(path: &str) -> Result<String, Error> {
-    std::fs::read_to_string(path).map_err(|cause| Error::VariableFile { path: path.to_owned(), cause })
+    capped::read_file(Path::new(path), capped::VARIABLES_BYTES)
+        .and_then(capped::text)
+        .map_err(|cause| Error::VariableFile { path: path.to_owned(), cause })
 }
 
 fn read_stdin(flag: &str, used: &mut bool) -> Result<String, Error> {
     if std::mem::replace(used, true) {
         return Err(Error::StdinTwice { flag: flag.to_owned() });
     }
-    let mut text = String::new();
-    std::io::stdin()
-        .read_to_string(&mut text)
-        .map_err(|cause| Error::VariableFile { path: "stdin".to_owned(), cause })?;
-    Ok(text)
+    capped::read(std::io::stdin().lock(), capped::VARIABLES_BYTES)
+        .and_then(capped::text)
+        .map_err(|cause| Error::VariableFile { path: "stdin".to_owned(), cause })
 }
 
 #[cfg(test)]

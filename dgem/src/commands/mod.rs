@@ -3,6 +3,8 @@
 mod decide;
 mod template;
 
+use std::io::{self, Write};
+
 use crate::cli::{Cli, Command};
 use crate::env::Environment;
 use crate::error::Error;
@@ -18,5 +20,6 @@ pub async fn run(cli: Cli, environment: &Environment) -> Result<Exit, Error> {
 
 /// A note that is no result: stderr.
 fn warn(text: &str) {
-    eprintln!("warning: {text}");
+    // Not `eprintln`, which panics when nobody takes the note.
+    let _ = writeln!(io::stderr(), "warning: {text}");
 }

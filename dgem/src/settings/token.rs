@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::Path;
 
+use crate::capped;
 use crate::env::{self, Environment};
 use crate::error::Error;
 
@@ -23,7 +24,8 @@ impl Token {
     }
 
     fn from_file(path: &Path) -> Result<Self, Error> {
-        let text = std::fs::read_to_string(path)
+        let text = capped::read_file(path, capped::TOKEN_BYTES)
+            .and_then(capped::text)
             .map_err(|cause| Error::TokenFile { path: path.to_owned(), cause })?;
         Self::parse(&text, &path.display().to_string())
     }
