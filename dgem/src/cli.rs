@@ -74,7 +74,7 @@ pub struct DecideArgs {
     /// Seed of the noise; wins over the template
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-    /// Exit 1 when an answer is missing from the reply
+    /// Exit 1 when an answer is missing from the reply, 4 when one is invalid
     #[arg(long)]
     pub strict: bool,
 }

@@ -5,10 +5,10 @@ use std::process::ExitCode;
 /// The table as the long help prints it.
 pub const HELP: &str = "Exit codes:
   0  done
-  1  a condition on the answers was not met (--strict)
+  1  some answers cannot be used: one is not among the allowed, or one is missing (--strict)
   2  a mistake in the command line, the settings or a template
   3  a token is missing, unreadable or not accepted
-  4  the server refused the request, or its reply is no decision
+  4  the server refused the request, or its reply is no decision: no answer can be used, or one is invalid (--strict)
   5  the server could not be reached, was not ready or took too long; trying again may help";
 
 /// How a run ended.
@@ -17,13 +17,14 @@ pub const HELP: &str = "Exit codes:
 pub enum Exit {
     /// Everything asked for was done.
     Done = 0,
-    /// The run worked, but a condition the user set on the answers was not met.
+    /// The run worked, but not every answer can be used: one is invalid, or one is missing and `--strict` is set.
     ConditionNotMet = 1,
     /// A mistake in the command line, the settings or a template. Trying again changes nothing.
     Usage = 2,
     /// A token is missing, unreadable or not accepted.
     Auth = 3,
-    /// The server refused the request, or its reply is no decision. Trying again changes nothing.
+    /// The server refused the request, or its reply is no decision: none at all, no usable answer in it, or an invalid one
+    /// under `--strict`. Trying again changes nothing.
     Rejected = 4,
     /// The server could not be reached, was not ready or took too long. Trying again may help.
     Unavailable = 5,

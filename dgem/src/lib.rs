@@ -2,8 +2,8 @@
 //!
 //! The walk of one decision: [`cli`] (what was typed) → [`settings`] (what it means) → [`template`] (tera → JSON →
 //! validated schema and state) → [`client`] (one POST) → [`verdict`] (is this what was asked?) → [`output`] (table or JSON).
-//! `commands` strings them together;
-//! [`error`] and [`exit`] say how a run can end. The contract with the server is the crate `decision`.
+//! `commands` strings them together; [`error`] and [`exit`] say how a run can end. The contract with the server is the
+//! crate `decision`.
 
 mod capped;
 pub mod cli;
@@ -12,9 +12,11 @@ mod commands;
 pub mod env;
 pub mod error;
 pub mod exit;
+mod foreign;
 pub mod output;
 pub mod settings;
 pub mod template;
 pub mod variables;
+pub mod verdict;
 
 pub use commands::run;

@@ -7,6 +7,7 @@ use reqwest::header::LOCATION;
 use serde_json::Value;
 
 use crate::error::Error;
+use crate::foreign::clipped;
 use crate::settings::Settings;
 
 /// Characters of a foreign text that a message repeats.
@@ -66,14 +67,9 @@ fn message_of(body: &[u8]) -> String {
     }
 }
 
-/// The first part of a foreign text, on one line, without control characters that could play tricks on a terminal.
+/// The first part of a foreign text.
 pub(super) fn excerpt(text: &str) -> String {
-    let mut short: String =
-        text.trim().chars().take(EXCERPT_CHARS).map(|c| if c.is_control() { ' ' } else { c }).collect();
-    if short.chars().count() == EXCERPT_CHARS {
-        short.push('…');
-    }
-    short
+    clipped(text, EXCERPT_CHARS)
 }
 
 /// The innermost cause: "Connection refused" instead of "error sending request".

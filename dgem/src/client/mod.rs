@@ -18,7 +18,7 @@ use crate::template::Request;
 pub use reply::Reply;
 
 /// A decision is a few kilobytes; what is larger than this is something else.
-const REPLY_LIMIT_BYTES: usize = 16 << 20;
+const REPLY_LIMIT_BYTES: usize = 4 << 20;
 
 /// A connection to one server. Cheap to reuse, connections are kept.
 #[derive(Debug)]
@@ -72,6 +72,10 @@ impl Client {
             return Err(fault::status(url, status.as_u16(), &bytes, location));
         }
         let reply = Reply::parse(&bytes, &url)?;
+        if start.elapsed() > self.settings.timeout {
+            // A reply may come in time and still take long to read.
+            return Err(Error::DeadlinePassed { url, seconds: self.settings.timeout.as_secs_f64() });
+        }
         Ok(Decided { reply, wall, url })
     }
 

@@ -1,19 +1,24 @@
 //! Reads a chat completion as a decision, with tolerance for what other servers wrap around it.
 //!
-//! The content may be fenced, or preceded by a thought; single fields may have other shapes (the `decision` crate reads
-//! those). Diagnostics that cannot be read cost nothing but themselves.
+//! The content may be fenced, or preceded by a thought. Answers stay as they came: `verdict` measures them against the
+//! questions. Diagnostics that cannot be read cost nothing but themselves.
 
-use decision::{Answers, Diagnostics};
+use decision::{Diagnostics, StrictValue};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::fault::excerpt;
 use crate::error::Error;
 
+/// Code fences and braces that are tried as the start of the decision.
+const FENCES: usize = 4;
+const BRACES: usize = 16;
+
 /// A decision as the server sent it.
 #[derive(Debug)]
 pub struct Reply {
-    pub answers: Answers,
+    /// Question id → answer, unchecked.
+    pub answers: Map<String, Value>,
     pub diagnostics: Diagnostics,
     /// The diagnostics with every key the server sent, also those this client does not know.
     pub diagnostics_json: Value,
@@ -47,6 +52,14 @@ struct Usage {
     prompt_tokens: Option<u64>,
 }
 
+/// Strict: of two answers under one key a plain parser would keep the last.
+#[derive(Deserialize)]
+struct Decision {
+    answers: StrictValue,
+    #[serde(default)]
+    diagnostics: Value,
+}
+
 impl Reply {
     pub(super) fn parse(body: &[u8], url: &str) -> Result<Self, Error> {
         let refuse = |reason: String, text: &str| Error::NoDecision {
@@ -63,11 +76,14 @@ impl Reply {
             .next()
             .and_then(|choice| choice.message.content)
             .unwrap_or_default();
-        let mut object = find_object(&content)
+        let text = find_object(&content)
             .ok_or_else(|| refuse("its content holds no JSON object with `answers`".to_owned(), &content))?;
-        let answers = serde_json::from_value(object["answers"].take())
+        let decision = Decision::deserialize(&mut serde_json::Deserializer::from_str(text))
             .map_err(|cause| refuse(cause.to_string(), &content))?;
-        let raw = object.get_mut("diagnostics").map(Value::take).unwrap_or_default();
+        let Value::Object(answers) = decision.answers.0 else {
+            return Err(refuse("`answers` is no object".to_owned(), &content));
+        };
+        let raw = decision.diagnostics;
         let mut warnings = Vec::new();
         let diagnostics = read_diagnostics(&raw, &mut warnings);
         let mut diagnostics_json = serde_json::to_value(&diagnostics).unwrap_or_default();
@@ -97,13 +113,27 @@ fn read_diagnostics(raw: &Value, warnings: &mut Vec<String>) -> Diagnostics {
     })
 }
 
-/// The JSON object with `answers` in the content: the content itself, or one that starts at any later brace. That covers
-/// code fences, thoughts and other words around it, even when those words hold braces of their own.
-fn find_object(content: &str) -> Option<Value> {
-    content.match_indices('{').find_map(|(start, _)| {
-        let mut values = serde_json::Deserializer::from_str(&content[start..]).into_iter::<Value>();
-        values.next()?.ok().filter(|value| value.get("answers").is_some_and(Value::is_object))
+/// The text from the start of the JSON object with `answers` in the content. That covers code fences, thoughts and other
+/// words around it, even when those words hold braces of their own. Each place tried may cost a parse of the whole content,
+/// so only a fixed number of them is.
+fn find_object(content: &str) -> Option<&str> {
+    candidates(content).map(|start| &content[start..]).find(|text| {
+        Value::deserialize(&mut serde_json::Deserializer::from_str(text))
+            .is_ok_and(|value| value.get("answers").is_some_and(Value::is_object))
     })
+}
+
+/// Where the object may start, the likeliest places first: the content itself, behind a code fence, at one of the first
+/// braces, at the last one that `answers` follows.
+fn candidates(content: &str) -> impl Iterator<Item = usize> {
+    let whole = content.find('{').filter(|start| content[..*start].trim().is_empty());
+    let fenced = content
+        .match_indices("```")
+        .take(FENCES)
+        .filter_map(|(fence, _)| content[fence..].find('{').map(|brace| fence + brace));
+    let braces = content.match_indices('{').map(|(start, _)| start);
+    let last = content.rfind("{\"answers\"");
+    whole.into_iter().chain(fenced).chain(braces.take(BRACES)).chain(last)
 }
 
 /// Puts keys of `extra` into `target` that it does not have, at every depth.
@@ -140,7 +170,7 @@ mod tests {
             format!("a set {{x}} and {{\"b\": 1}} then {PLAIN}"),
         ] {
             let reply = parse(&content).unwrap();
-            assert_eq!(reply.answers["a"].as_ref().unwrap().name(), "yes", "{content}");
+            assert_eq!(reply.answers["a"]["label"], "yes", "{content}");
         }
     }
 

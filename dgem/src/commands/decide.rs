@@ -10,10 +10,12 @@ use crate::client::Client;
 use crate::env::Environment;
 use crate::error::Error;
 use crate::exit::Exit;
-use crate::output::{self, Outcome, Style};
+use crate::foreign::visible;
+use crate::output::{self, Style};
 use crate::settings::Settings;
 use crate::template::{Request, Template};
 use crate::variables::Variables;
+use crate::verdict::Verdict;
 
 pub(super) async fn run(
     args: DecideArgs,
@@ -23,24 +25,42 @@ pub(super) async fn run(
     let settings = Settings::resolve(connection, environment)?;
     let request = prepare(&args)?;
     let decided = Client::new(settings)?.decide(&request).await?;
-    decided.reply.warnings.iter().for_each(|text| warn(text));
+    let verdict = Verdict::new(&request.schema, &decided.reply);
+    decided.reply.warnings.iter().chain(&verdict.notes).for_each(|text| warn(text));
     let stdout = io::stdout();
     let style = Style::for_stream(&stdout, environment);
-    output::write(&mut stdout.lock(), args.format, style, &request.schema, &decided, args.stats)?;
+    output::write(&mut stdout.lock(), args.format, style, &decided, &verdict, args.stats)?;
 
-    let missing = missing(&request, &decided.reply);
-    if missing.is_empty() {
-        return Ok(Exit::Done);
+    let missing: Vec<String> = verdict.missing().iter().map(|id| format!("`{}`", visible(id))).collect();
+    if !missing.is_empty() {
+        warn(&format!("the reply has no answer for {}", missing.join(", ")));
     }
-    warn(&format!("the reply has no answer for {}", missing.join(", ")));
-    Ok(if args.strict { Exit::ConditionNotMet } else { Exit::Done })
+    for (id, reason) in verdict.invalid() {
+        warn(&format!("the answer to `{}` is invalid: {reason}", visible(id)));
+    }
+    Ok(exit(&verdict, args.strict))
+}
+
+/// A wrong answer is worse than none: it always shows in the exit code.
+fn exit(verdict: &Verdict<'_>, strict: bool) -> Exit {
+    let missing = !verdict.missing().is_empty();
+    let invalid = verdict.invalid().next().is_some();
+    if !missing && !invalid {
+        Exit::Done
+    } else if !verdict.any_answered() || (invalid && strict) {
+        Exit::Rejected
+    } else if invalid || strict {
+        Exit::ConditionNotMet
+    } else {
+        Exit::Done
+    }
 }
 
 /// Everything that can fail without a server.
 fn prepare(args: &DecideArgs) -> Result<Request, Error> {
     let variables = Variables::gather(&args.variables)?;
     let template = Template::load(&args.template)?;
-    let mut request = template.request(&variables)?;
+    let mut request = template.request_with_state(&variables)?;
     super::template::warn_unknown(&template, &variables, &request);
     if let Some(text) = &args.samples {
         request.schema.samples = samples(text)?;
@@ -62,12 +82,4 @@ fn samples(text: &str) -> Result<Samples, Error> {
             .map(Samples::Fixed)
             .ok_or_else(|| Error::BadSamples { value: text.to_owned() }),
     }
-}
-
-fn missing(request: &Request, reply: &crate::client::Reply) -> Vec<String> {
-    output::rows(&request.schema, reply)
-        .iter()
-        .filter(|row| matches!(row.outcome, Outcome::Missing))
-        .map(|row| format!("`{}`", row.id))
-        .collect()
 }

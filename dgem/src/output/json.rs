@@ -3,9 +3,9 @@
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::rows::{Outcome, Row};
 use super::stats::Stats;
 use crate::client::Reply;
+use crate::verdict::{Outcome, Verdict};
 
 /// Raised when a key changes its meaning or goes away.
 const SCHEMA_VERSION: u32 = 1;
@@ -18,26 +18,28 @@ struct Document<'a> {
     answers: Map<String, Value>,
     /// Questions asked for that the reply does not have.
     missing: Vec<&'a str>,
+    /// Question id → why its answer does not count.
+    invalid: Map<String, Value>,
     diagnostics: &'a Value,
     #[serde(skip_serializing_if = "Option::is_none")]
     stats: Option<&'a Stats>,
 }
 
-pub(super) fn document(reply: &Reply, rows: &[Row<'_>], stats: Option<&Stats>) -> String {
+pub(super) fn document(reply: &Reply, verdict: &Verdict<'_>, stats: Option<&Stats>) -> String {
     let mut answers = Map::new();
-    let mut missing = Vec::new();
-    for row in rows {
+    for row in &verdict.rows {
         match &row.outcome {
             Outcome::Answered(answer) => drop(answers.insert(row.id.to_owned(), json!(answer))),
             Outcome::Skipped(_) => drop(answers.insert(row.id.to_owned(), Value::Null)),
-            Outcome::Missing => missing.push(row.id),
+            Outcome::Missing | Outcome::Invalid(_) => {}
         }
     }
     let document = Document {
         schema_version: SCHEMA_VERSION,
         model: reply.model.as_deref(),
         answers,
-        missing,
+        missing: verdict.missing(),
+        invalid: verdict.invalid().map(|(id, reason)| (id.to_owned(), json!(reason))).collect(),
         diagnostics: &reply.diagnostics_json,
         stats,
     };

@@ -6,8 +6,8 @@ use decision::Policy;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::style::visible;
 use crate::client::{Decided, Reply};
+use crate::foreign::visible;
 
 const RULE_CHARS: usize = 71;
 

@@ -1,4 +1,4 @@
-//! Colour, and text that is safe for a terminal. Colour only underlines what the words already say.
+//! Colour. It only underlines what the words already say.
 
 use std::io::IsTerminal;
 
@@ -37,11 +37,6 @@ impl Style {
     }
 }
 
-/// A name from elsewhere on one line: control characters, which could drive a terminal, become `�`.
-pub fn visible(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -53,6 +48,5 @@ mod tests {
         assert_eq!(Style::new(true, &silent).bold("x"), "\u{1b}[1mx\u{1b}[0m");
         assert_eq!(Style::new(true, &veto).bold("x"), "x");
         assert_eq!(Style::new(false, &silent).yellow("x"), "x");
-        assert_eq!(visible("a\u{1b}[31m\n"), "a\u{fffd}[31m\u{fffd}");
     }
 }

@@ -5,8 +5,9 @@ use comfy_table::{
 };
 use decision::Answer;
 
-use super::rows::{Outcome, Row};
-use super::style::{Style, visible};
+use super::style::Style;
+use crate::foreign::visible;
+use crate::verdict::{Outcome, Row};
 
 const HEADER: [&str; 6] = ["QUESTION", "TYPE", "VALUE / CHOICE", "CONFIDENCE", "ENTROPY (H)", "AGREEMENT"];
 /// Least width of each column in characters, so that tables of different policies line up.
@@ -20,7 +21,7 @@ pub(super) fn decision(rows: &[Row<'_>], style: Style) -> String {
     for (index, line) in text.lines().enumerate() {
         painted.push(match index.checked_sub(2).and_then(|index| rows.get(index)).map(|row| &row.outcome) {
             None if index == 0 => style.bold(line),
-            Some(Outcome::Missing) => style.yellow(line),
+            Some(Outcome::Missing | Outcome::Invalid(_)) => style.yellow(line),
             Some(Outcome::Skipped(_)) => style.dim(line),
             _ => line.to_owned(),
         });
@@ -40,6 +41,7 @@ fn cells(row: &Row<'_>) -> Vec<String> {
         Outcome::Skipped(Some(reason)) => unanswered(format!("skipped ({})", visible(reason))),
         Outcome::Skipped(None) => unanswered("skipped".to_owned()),
         Outcome::Missing => unanswered("missing".to_owned()),
+        Outcome::Invalid(_) => unanswered("invalid".to_owned()),
     };
     [visible(row.id), row.type_name.to_owned()].into_iter().chain(result).collect()
 }

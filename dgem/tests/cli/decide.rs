@@ -320,7 +320,7 @@ fn case_44_json_with_stats_is_one_document() {
     let document: Value = serde_json::from_str(&stdout(&output)).unwrap();
     assert_eq!(
         document.as_object().unwrap().keys().collect::<Vec<_>>(),
-        ["schema_version", "model", "answers", "missing", "diagnostics", "stats"]
+        ["schema_version", "model", "answers", "missing", "invalid", "diagnostics", "stats"]
     );
     assert_eq!(
         (
@@ -462,7 +462,12 @@ fn names_from_a_server_cannot_drive_the_terminal() {
     let mut reply = support_reply();
     reply["answers"]["team"]["choice"] = json!("\u{1b}[2Jbilling\n");
     let output = answer(&reply, &[]);
-    assert!(!stdout(&output).contains('\u{1b}'), "{}", stdout(&output));
+    assert!(stderr(&output).contains("[2Jbilling"), "{}", stderr(&output));
+    assert!(
+        !stdout(&output).contains('\u{1b}') && !stderr(&output).contains('\u{1b}'),
+        "{}",
+        stderr(&output)
+    );
 }
 
 #[test]

@@ -3,5 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at the first thing that is not as it must be")]
 
 mod decide;
+mod hostile;
+mod invalid;
 mod support;
 mod template;

@@ -6,7 +6,8 @@ use super::super::warn;
 use crate::cli::ListArgs;
 use crate::error::Error;
 use crate::exit::Exit;
-use crate::output::{text_table, visible};
+use crate::foreign::visible;
+use crate::output::text_table;
 use crate::template::{Template, find_templates, template_id};
 
 pub(super) fn run(args: &ListArgs) -> Result<Exit, Error> {

@@ -8,7 +8,8 @@ use serde_json::Value;
 use crate::cli::ShowArgs;
 use crate::error::Error;
 use crate::exit::Exit;
-use crate::output::{text_table, visible};
+use crate::foreign::visible;
+use crate::output::text_table;
 use crate::template::{Template, Variable};
 use crate::variables::Variables;
 
