@@ -1,7 +1,8 @@
-//! Files and stdin read up to a limit, so that an endless one (`/dev/zero`, a pipe) is an error and not the end of memory.
+//! Files, stdin and rendered text up to a limit, so that an endless one (`/dev/zero`, a pipe, loops in loops) is an error and
+//! not the end of memory.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::path::Path;
 
 /// A template.
@@ -10,6 +11,29 @@ pub(crate) const TEMPLATE_BYTES: u64 = 1 << 20;
 pub(crate) const TOKEN_BYTES: u64 = 64 << 10;
 /// The value of one variable, or all of them in a data file. No server takes a state of this size.
 pub(crate) const VARIABLES_BYTES: u64 = 64 << 20;
+
+/// What a template renders to: as much as one value may have, since it may print one.
+pub(crate) const RENDERED_BYTES: u64 = VARIABLES_BYTES;
+
+/// Takes what is written, up to a limit.
+pub(crate) struct Sink {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) most_bytes: u64,
+}
+
+impl Write for Sink {
+    fn write(&mut self, part: &[u8]) -> io::Result<usize> {
+        if (self.bytes.len() + part.len()) as u64 > self.most_bytes {
+            return Err(too_large(self.most_bytes));
+        }
+        self.bytes.extend_from_slice(part);
+        Ok(part.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
 
 /// The whole file, if it is not longer than `most_bytes`.
 pub(crate) fn read_file(path: &Path, most_bytes: u64) -> io::Result<Vec<u8>> {
@@ -21,10 +45,13 @@ pub(crate) fn read(source: impl Read, most_bytes: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     source.take(most_bytes + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > most_bytes {
-        let message = format!("it is larger than {} KiB", most_bytes >> 10);
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
+        return Err(too_large(most_bytes));
     }
     Ok(bytes)
+}
+
+fn too_large(most_bytes: u64) -> io::Error {
+    io::Error::new(io::ErrorKind::FileTooLarge, format!("it is larger than {} KiB", most_bytes >> 10))
 }
 
 /// As text.

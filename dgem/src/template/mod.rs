@@ -154,9 +154,12 @@ impl Template {
         }
         let context = Context::from_value(Value::Object(variables.as_map().clone()))
             .map_err(|cause| self.render_error(&cause, variables))?;
+        let mut text = capped::Sink { bytes: Vec::new(), most_bytes: capped::RENDERED_BYTES };
         self.engine
-            .render(&self.path.display().to_string(), &context)
-            .map_err(|cause| self.render_error(&cause, variables))
+            .render_to(&self.path.display().to_string(), &context, &mut text)
+            .map_err(|cause| self.render_error(&cause, variables))?;
+        capped::text(text.bytes)
+            .map_err(|cause| Error::TemplateRender { path: self.path.clone(), reason: cause.to_string() })
     }
 
     /// The validated request this template makes of the variables.

@@ -1,6 +1,7 @@
 //! Hostile or careless surroundings from the outside: templates that would overwhelm the parser, endless files, closed or full
 //! outputs, secrets in the wrong place. Each ends in an error with a hint, never in an abort.
 
+use std::io::Write;
 use std::path::Path;
 use std::process::{Output, Stdio};
 
@@ -53,6 +54,17 @@ fn a_template_that_would_use_up_the_stack_is_an_error() {
         assert!(message.starts_with("error: ") && message.contains(part), "{part} not in {message}");
         assert!(message.contains("\nhint: ") && message.len() < 2_000, "{message}");
     }
+}
+
+#[test]
+fn a_template_cannot_fill_the_memory_with_loops_in_loops() {
+    let (path, _folder) = template(&format!(
+        "{{% for i in range(end=100000) %}}{{% for j in range(end=100000) %}}{}{{% endfor %}}{{% endfor %}}",
+        "x".repeat(10_000)
+    ));
+    let output = render(&path);
+    assert_eq!((output.status.code(), stdout(&output)), (Some(2), String::new()));
+    assert!(stderr(&output).contains("larger than 65536 KiB"), "{}", stderr(&output));
 }
 
 #[test]
@@ -148,6 +160,28 @@ fn a_password_in_a_url_is_printed_nowhere() {
             );
         }
     }
+}
+
+#[test]
+fn the_deadline_also_ends_a_reply_that_comes_in_drops() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/v1", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let _ = stream.write_all(b"HTTP/1.1 200 X\r\ncontent-length: 1000000\r\n\r\n");
+        // Ends when the client hangs up.
+        while stream.write_all(b" ").is_ok() {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    });
+    let policy = shipped("support_triage.json.tmpl");
+    let output = dgem()
+        .args(["decide", "-v", "ticket=x", "--timeout", "500ms", "-u", &url, "-t"])
+        .arg(&policy)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(5));
+    assert!(stderr(&output).contains("within 0.5 s"), "{}", stderr(&output));
 }
 
 #[test]
