@@ -10,6 +10,7 @@ mod check;
 mod filters;
 mod functions;
 mod go_syntax;
+mod guard;
 mod macros;
 mod metadata;
 mod nesting;
@@ -155,8 +156,12 @@ impl Template {
         let context = Context::from_value(Value::Object(variables.as_map().clone()))
             .map_err(|cause| self.render_error(&cause, variables))?;
         let mut text = capped::Sink { bytes: Vec::new(), most_bytes: capped::RENDERED_BYTES };
-        self.engine
-            .render_to(&self.path.display().to_string(), &context, &mut text)
+        let name = self.path.display().to_string();
+        guard::without_panic(|| self.engine.render_to(&name, &context, &mut text))
+            .map_err(|panic| Error::TemplateRender {
+                path: self.path.clone(),
+                reason: format!("a number is out of range, or tera has a fault ({panic})"),
+            })?
             .map_err(|cause| self.render_error(&cause, variables))?;
         capped::text(text.bytes)
             .map_err(|cause| Error::TemplateRender { path: self.path.clone(), reason: cause.to_string() })

@@ -1,7 +1,7 @@
 //! Hostile or careless surroundings from the outside: templates that would overwhelm the parser, endless files, closed or full
 //! outputs, secrets in the wrong place. Each ends in an error with a hint, never in an abort.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Output, Stdio};
 
@@ -65,6 +65,17 @@ fn a_template_cannot_fill_the_memory_with_loops_in_loops() {
     let output = render(&path);
     assert_eq!((output.status.code(), stdout(&output)), (Some(2), String::new()));
     assert!(stderr(&output).contains("larger than 65536 KiB"), "{}", stderr(&output));
+}
+
+#[test]
+fn numbers_that_make_tera_panic_are_an_error() {
+    for source in [format!("{{{{ {}.0 }}}}", "9".repeat(400)), "{{ -9223372036854775808 % -1 }}".to_owned()] {
+        let (path, _folder) = template(&source);
+        let output = render(&path);
+        assert_eq!((output.status.code(), stdout(&output)), (Some(2), String::new()));
+        let message = stderr(&output);
+        assert!(message.starts_with("error: ") && message.contains("out of range"), "{message}");
+    }
 }
 
 #[test]
@@ -168,6 +179,8 @@ fn the_deadline_also_ends_a_reply_that_comes_in_drops() {
     let url = format!("http://{}/v1", listener.local_addr().unwrap());
     std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
+        // A reply before the request would be a fault of another kind.
+        let _ = stream.read(&mut [0; 8_192]);
         let _ = stream.write_all(b"HTTP/1.1 200 X\r\ncontent-length: 1000000\r\n\r\n");
         // Ends when the client hangs up.
         while stream.write_all(b" ").is_ok() {
