@@ -199,6 +199,23 @@ impl Config {
         if let Some((key, _)) = positive.iter().find(|(_, value)| *value == 0) {
             return Err(Error::Config(format!("{key} is missing or 0")));
         }
+        if self.canvas_length > self.max_position_embeddings {
+            return Err(Error::Config(format!(
+                "canvas_length is {}, the positions end at {}",
+                self.canvas_length, self.max_position_embeddings
+            )));
+        }
+        let numbers = [
+            ("rms_norm_eps", self.rms_norm_eps),
+            ("final_logit_softcapping", self.final_logit_softcapping),
+            ("rope_theta of sliding layers", self.rope_sliding.theta),
+            ("rope_theta of full layers", self.rope_full.theta),
+            ("rope factor of sliding layers", self.rope_sliding.factor),
+            ("rope factor of full layers", self.rope_full.factor),
+        ];
+        if let Some((key, value)) = numbers.iter().find(|(_, value)| !value.is_finite() || *value <= 0.0) {
+            return Err(Error::Config(format!("{key} is {value}, not a positive number")));
+        }
         if self.top_k_experts > self.num_experts {
             return Err(Error::Config(format!(
                 "top_k_experts is {} of {} experts",
@@ -354,6 +371,8 @@ mod tests {
             ("\"vision\"", "\"all\"", "all"),
             ("\"top_k_experts\":8", "\"top_k_experts\":129", "129"),
             ("\"num_experts\":128,", "", "num_experts"),
+            ("\"canvas_length\":256", "\"canvas_length\":1000000000", "1000000000"),
+            ("\"sliding_window\":1024", "\"sliding_window\":1024,\"rms_norm_eps\":-1", "rms_norm_eps"),
             ("\"sliding_window\":1024", "\"sliding_window\":1024,\"attention_bias\":true", "attention_bias"),
             ("\"sliding_window\":1024", "\"sliding_window\":1024,\"hidden_activation\":\"silu\"", "silu"),
             ("\"num_key_value_heads\":8", "\"num_key_value_heads\":3", "3 key heads"),

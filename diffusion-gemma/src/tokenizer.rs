@@ -24,6 +24,7 @@ pub struct Tokenizer {
     inner: tokenizers::Tokenizer,
     /// Control strings and their ids, longest first, so that the first match at a position is the right one.
     controls: Vec<(String, u32)>,
+    longest_token_bytes: usize,
 }
 
 impl Tokenizer {
@@ -53,7 +54,9 @@ impl Tokenizer {
         })?;
         // Control strings are split off here, not by the library: whatever reaches it is plain text.
         inner.set_encode_special_tokens(true);
-        Ok(Self { inner, controls })
+        let longest = |token: String| token.replace('▁', " ").len();
+        let longest_token_bytes = inner.get_vocab(true).into_keys().map(longest).max().unwrap_or(1).max(1);
+        Ok(Self { inner, controls, longest_token_bytes })
     }
 
     /// Encodes client text: no begin-of-sequence token, and never a control token.
@@ -103,6 +106,11 @@ impl Tokenizer {
     /// The id of a piece as the vocabulary spells it (control tokens, or `▁yes`).
     pub fn token_id(&self, piece: &str) -> Option<u32> {
         self.inner.token_to_id(piece)
+    }
+
+    /// The least number of tokens that a text of so many bytes can have. Costs nothing, unlike encoding it.
+    pub fn fewest_tokens(&self, bytes: usize) -> usize {
+        bytes.div_ceil(self.longest_token_bytes)
     }
 
     /// Number of entries, added tokens included.

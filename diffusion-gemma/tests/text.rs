@@ -139,3 +139,20 @@ fn tojson_is_the_one_of_transformers() {
     let text = template.render(&tokenizer, &[], &options).unwrap().text();
     assert_eq!(text, "{\"z\":\"<é>\",\"a\":[1]}\n{\n  \"z\": \"<é>\",\n  \"a\": [\n    1\n  ]\n}");
 }
+
+#[test]
+fn a_text_has_at_least_as_many_tokens_as_its_length_says() {
+    let tokenizer = Tokenizer::from_dir(&fixture("demo-model")).unwrap();
+    for text in [
+        "",
+        "a",
+        "refund my invoice",
+        "                                        ",
+        "東京🙂",
+        &"engineering ".repeat(50),
+    ] {
+        let tokens = tokenizer.encode_plain(text).unwrap().len();
+        assert!(tokenizer.fewest_tokens(text.len()) <= tokens, "{text:?}");
+    }
+    assert!(tokenizer.fewest_tokens(1_000_000) > 1000);
+}
