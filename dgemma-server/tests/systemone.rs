@@ -79,8 +79,8 @@ async fn every_type_is_answered_in_its_own_shape() {
     let near =
         |value: &Value, wanted: f64| assert!((value.as_f64().unwrap() - wanted).abs() < 1e-6, "{reply}");
     near(&answer["noul"], noul);
-    near(&answer["probabilities"]["true"], noul);
-    near(&answer["confidence"], 1.0 - 2.0 * noul);
+    near(&answer["x_probabilities"]["true"], noul);
+    near(&answer["x_confidence"], 1.0 - 2.0 * noul);
 }
 
 #[tokio::test]

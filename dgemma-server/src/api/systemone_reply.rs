@@ -30,8 +30,6 @@ pub struct SystemoneAnswer {
     pub kind: &'static str,
     #[serde(flatten)]
     pub value: Value,
-    pub probabilities: IndexMap<String, f64>,
-    pub confidence: f64,
     /// Nats.
     pub x_entropy: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -44,15 +42,21 @@ pub struct SystemoneAnswer {
 pub enum Value {
     Noul {
         noul: f64,
+        x_probabilities: IndexMap<String, f64>,
+        x_confidence: f64,
     },
     Choice {
         choice: String,
+        probabilities: IndexMap<String, f64>,
+        confidence: f64,
     },
     Score {
         /// The expected level, counted from 0.
         score: f64,
         /// Level number → level.
         legend: IndexMap<String, String>,
+        probabilities: IndexMap<String, f64>,
+        confidence: f64,
     },
 }
 
@@ -81,31 +85,28 @@ impl SystemoneAnswer {
     fn new(question: &Question, answer: &Answer, x_label_mass: Option<f64>) -> Self {
         let probabilities: Vec<f64> = answer.probabilities.values().copied().collect();
         let numbered = || (0..probabilities.len()).map(|level| level.to_string());
-        let (value, names, confidence) = match &question.kind {
-            Kind::Boolean { .. } => (
-                Value::Noul { noul: probabilities.first().copied().unwrap_or_default() },
-                vec!["true".to_owned(), "false".to_owned()],
-                above_chance(&probabilities),
-            ),
-            Kind::Choice { options } => (
-                Value::Choice { choice: answer.name().to_owned() },
-                options.iter().map(|option| option.name.clone()).collect(),
-                above_chance(&probabilities),
-            ),
-            Kind::Score { levels } => (
-                Value::Score {
-                    score: probabilities.iter().enumerate().map(|(level, p)| level as f64 * p).sum(),
-                    legend: numbered().zip(levels.iter().cloned()).collect(),
-                },
-                numbered().collect(),
-                nearness(&probabilities),
-            ),
+        let named = |names: Vec<String>| names.into_iter().zip(probabilities.iter().copied()).collect();
+        let value = match &question.kind {
+            Kind::Boolean { .. } => Value::Noul {
+                noul: probabilities.first().copied().unwrap_or_default(),
+                x_probabilities: named(vec!["true".into(), "false".into()]),
+                x_confidence: above_chance(&probabilities),
+            },
+            Kind::Choice { options } => Value::Choice {
+                choice: answer.name().to_owned(),
+                probabilities: named(options.iter().map(|option| option.name.clone()).collect()),
+                confidence: above_chance(&probabilities),
+            },
+            Kind::Score { levels } => Value::Score {
+                score: probabilities.iter().enumerate().map(|(level, p)| level as f64 * p).sum(),
+                legend: numbered().zip(levels.iter().cloned()).collect(),
+                probabilities: named(numbered().collect()),
+                confidence: nearness(&probabilities),
+            },
         };
         SystemoneAnswer {
             kind: type_name(&question.kind),
             value,
-            probabilities: names.into_iter().zip(probabilities).collect(),
-            confidence,
             x_entropy: answer.entropy_nats,
             x_label_mass,
         }

@@ -53,6 +53,15 @@ struct Health<'a> {
 struct Models {
     object: &'static str,
     data: Vec<ModelEntry>,
+    /// The same for clients of the Jev API.
+    models: Vec<JevModel>,
+}
+
+#[derive(Debug, Serialize)]
+struct JevModel {
+    name: String,
+    description: &'static str,
+    release_date: &'static str,
 }
 
 /// All routes over `api`, as the options say.
@@ -101,7 +110,15 @@ async fn metrics(State(Shared { metrics, .. }): State<Shared>) -> Result<Respons
 }
 
 async fn models(State(Shared { api, .. }): State<Shared>) -> Response {
-    Json(Models { object: "list", data: api.models() }).into_response()
+    let data = api.models();
+    let models = data.iter().map(|model| JevModel {
+        name: model.id.clone(),
+        description: "decisions of DiffusionGemma, read from its logits",
+        // A checkpoint does not tell.
+        release_date: "unknown",
+    });
+    let models = models.collect();
+    Json(Models { object: "list", data, models }).into_response()
 }
 
 async fn chat(State(shared): State<Shared>, request: Request) -> Result<Response, Error> {

@@ -15,9 +15,9 @@ use crate::error::Error;
 
 /// Most alternatives of a question, whatever the vocabulary: the limit of the `/v1/systemone` contract.
 pub const MOST_ALTERNATIVES: usize = 255;
-/// Letters, and digits with letters: what every tokenizer has.
-const PLAIN_CHOICE: usize = 26;
-const PLAIN_SCORE: usize = 35;
+/// Letters and digits: what every tokenizer has. They seldom share a place, so a longer score has letters alone.
+const LETTERS: usize = 26;
+const DIGITS: usize = 9;
 /// How many labels are looked for: more than are ever used at once, since not each is one token on every line.
 const POOL: usize = 1024;
 /// Longest label, in characters.
@@ -37,7 +37,6 @@ pub struct Labels {
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Key {
     id: String,
-    score: bool,
     one_line: bool,
     count: usize,
 }
@@ -65,7 +64,7 @@ impl Labels {
     /// Most alternatives of one question.
     #[must_use]
     pub fn most(&self) -> usize {
-        self.pool.len().clamp(PLAIN_CHOICE, MOST_ALTERNATIVES)
+        self.pool.len().clamp(LETTERS, MOST_ALTERNATIVES)
     }
 
     /// The labels of a question as it is called on the sheet, one for each of its answers.
@@ -75,27 +74,25 @@ impl Labels {
         question: &Question,
         form: AnswerForm,
     ) -> Result<Vec<String>, Error> {
-        let (plain, score) = match question.kind {
-            Kind::Boolean { .. } => (2, false),
-            Kind::Choice { .. } => (PLAIN_CHOICE, false),
-            Kind::Score { .. } => (PLAIN_SCORE, true),
-        };
-        let mut labels = question.labels();
-        let count = labels.len();
-        if count <= plain {
-            return Ok(labels);
+        let count = question.alternatives();
+        let letters = (b'A'..=b'Z').map(|letter| char::from(letter).to_string());
+        match question.kind {
+            Kind::Score { .. } if count > DIGITS && count <= LETTERS => {
+                return Ok(letters.take(count).collect());
+            }
+            Kind::Choice { .. } | Kind::Score { .. } if count > LETTERS => {}
+            _ => return Ok(question.labels()),
         }
-        let key = Key { id: question.id.clone(), score, one_line: form == AnswerForm::OneLine, count };
+        let key = Key { id: question.id.clone(), one_line: form == AnswerForm::OneLine, count };
         if let Some(kept) = self.kept.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
             return Ok(kept.clone());
         }
-        labels.truncate(plain);
-        let candidates = labels.into_iter().chain(self.pool.iter().cloned());
+        let candidates = letters.chain(self.pool.iter().cloned());
         let found = Line::new(tokenizer, &question.id, form)
             .map_or_else(Vec::new, |line| line.pick(candidates, count));
         if found.len() < count {
             let question = question.id.clone();
-            return Err(Error::TooFewLabels { question, needed: count, found: found.len().max(plain) });
+            return Err(Error::TooFewLabels { question, needed: count, found: found.len().max(LETTERS) });
         }
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.len() >= KEPT {
@@ -183,6 +180,18 @@ mod tests {
             }
         }
         assert_eq!(labels.of(&tokenizer, &choice("t", 26), AnswerForm::Lines).unwrap()[25], "Z");
+    }
+
+    #[test]
+    fn a_score_has_digits_up_to_nine_levels_and_letters_beyond() {
+        let (tokenizer, levels) = (tokenizer(), |count| (0..count).map(|n| format!("level {n}")).collect());
+        let labels = Labels::new(&tokenizer);
+        for (count, last) in [(9, "9"), (10, "J"), (26, "Z")] {
+            let kind = Kind::Score { levels: levels(count) };
+            let question = Question { id: "q1".into(), kind, ..Question::default() };
+            let chosen = labels.of(&tokenizer, &question, AnswerForm::Lines).unwrap();
+            assert_eq!((chosen.len(), chosen[count - 1].as_str()), (count, last));
+        }
     }
 
     #[test]
