@@ -104,8 +104,8 @@ async fn every_route_but_two_asks_for_a_key() {
     assert_eq!(send(&server, "GET", "/v1/nothing", &known).await.status(), 404);
 }
 
-#[tokio::test]
-async fn no_options_show_a_key() {
+#[test]
+fn no_options_show_a_key() {
     assert!(!format!("{:?}", Options { keys: keys(), ..options() }).contains("first-key"));
 }
 
