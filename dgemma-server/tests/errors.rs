@@ -144,7 +144,7 @@ async fn mistakes_in_the_schema_name_the_question() {
         (json!({"questions": [boolean("a:b")]}), vec!["a:b"]),
         (json!({"questions": [boolean("a")], "smaples": 2}), vec!["smaples", "samples"]),
         (choice(1), vec!["pick"]),
-        (choice(27), vec!["pick", "27", "26"]),
+        (choice(256), vec!["pick", "256", "255"]),
         (
             json!({"questions": [boolean("a"), {"id": "b", "type": "boolean", "ask_if": {"a": [true]}}]}),
             vec!["\"b\"", "yes"],
