@@ -42,7 +42,7 @@ pub struct Arguments {
     pub ctx: Option<usize>,
 
     /// Threads the model computes with [default: all cores]
-    #[arg(global = true, long, value_parser = at_least_one(), env = "DGEMMA_THREADS")]
+    #[arg(global = true, long, value_parser = RangedU64ValueParser::<usize>::new().range(1..=1024), env = "DGEMMA_THREADS")]
     pub threads: Option<usize>,
 
     /// Number format the model computes in
@@ -54,7 +54,7 @@ pub struct Arguments {
     pub quant: QuantArgument,
 
     /// Places in the queue, one per canvas; a request that finds too few free is refused with 429
-    #[arg(global = true, long, value_name = "PLACES", default_value_t = 2048, value_parser = at_least_one(), env = "DGEMMA_QUEUE")]
+    #[arg(global = true, long, value_name = "PLACES", default_value_t = 2048, value_parser = RangedU64ValueParser::<usize>::new().range(1..=1_000_000), env = "DGEMMA_QUEUE")]
     pub queue: usize,
 
     /// Seconds a request may wait in the queue before it is refused with 503

@@ -80,6 +80,11 @@ pub enum Error {
     )]
     ContextExceeded { prompt_tokens: usize, canvas_tokens: usize, context_tokens: usize },
     #[error(
+        "the state has {bytes} bytes, at least {fewest_tokens} tokens, and the context has {context_tokens}; hint: shorten the state, or \
+         start the server with a larger --ctx"
+    )]
+    StateTooLong { bytes: usize, fewest_tokens: usize, context_tokens: usize },
+    #[error(
         "the decision needs {reads} reads at once, and the queue has {capacity} places; hint: ask less, or start the server with a larger --queue"
     )]
     TooManyReads { reads: usize, capacity: usize },
@@ -187,6 +192,7 @@ impl Error {
             Self::BodyTooLarge { .. }
             | Self::CanvasTooSmall { .. }
             | Self::ContextExceeded { .. }
+            | Self::StateTooLong { .. }
             | Self::TooManyReads { .. } => Kind::TooLarge,
             Self::BodyCut { .. }
             | Self::BodyEmpty
@@ -250,7 +256,7 @@ impl Error {
             Self::Systemone { .. } => "invalid_request",
             Self::Images { .. } => "images_not_read",
             Self::CanvasTooSmall { .. } => "canvas_length_exceeded",
-            Self::ContextExceeded { .. } => "context_length_exceeded",
+            Self::ContextExceeded { .. } | Self::StateTooLong { .. } => "context_length_exceeded",
             Self::TooManyReads { .. } => "too_many_reads",
             Self::Busy { .. } => "queue_full",
             Self::QueueWait { .. } => "queue_timeout",
@@ -281,7 +287,8 @@ impl Error {
             | Self::LabelClash { .. }
             | Self::TooFewLabels { .. }
             | Self::CanvasTooSmall { .. }
-            | Self::ContextExceeded { .. } => Some("messages"),
+            | Self::ContextExceeded { .. }
+            | Self::StateTooLong { .. } => Some("messages"),
             Self::Header { name, .. } => Some(name),
             Self::Systemone { path, .. } => path.last().map(String::as_str),
             Self::Images { .. } => Some("images"),

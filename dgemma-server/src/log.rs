@@ -34,7 +34,9 @@ pub fn start(format: Format, content: bool) {
     match format {
         Format::Text => {
             let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-            registry.with(fmt::layer().with_ansi(colour).with_writer(std::io::stderr)).init();
+            registry
+                .with(fmt::layer().with_ansi(colour).log_internal_errors(false).with_writer(std::io::stderr))
+                .init();
         }
         Format::Json => {
             let project = std::env::var("GOOGLE_CLOUD_PROJECT").ok();

@@ -2,6 +2,7 @@
 
 mod signals;
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -17,7 +18,8 @@ fn main() -> ExitCode {
     match start(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error}");
+            // A log that nobody reads any more is no reason to fail differently.
+            let _ = writeln!(std::io::stderr(), "error: {error}");
             ExitCode::FAILURE
         }
     }
@@ -41,8 +43,9 @@ async fn run(arguments: &Arguments) -> Result<(), Error> {
     if let Some(Command::Bench { runs }) = arguments.command {
         let open =
             |prefix_cache_bytes| open(&OpenOptions { prefix_cache_bytes, ..options.clone() }, &mut |_, _| ());
-        print!("{}", bench::run(runs, options.prefix_cache_bytes, open).await?);
-        return Ok(());
+        let report = bench::run(runs, options.prefix_cache_bytes, open).await?;
+        return write!(std::io::stdout(), "{report}")
+            .map_err(|source| Error::io("cannot print the figures", source));
     }
     let serving = arguments.options(model_dir::name(&dir))?;
     let listener = listen::bind(arguments.addr)

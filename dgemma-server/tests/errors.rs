@@ -189,6 +189,19 @@ async fn a_state_beyond_the_context_is_refused_with_both_numbers() {
 }
 
 #[tokio::test]
+async fn a_state_that_cannot_fit_by_its_length_is_refused_without_being_encoded() {
+    let server = Server::start(fake()).await;
+    let state = "a".repeat(7_000_000);
+    let started = std::time::Instant::now();
+    let error = server.refused(request(&triage(), &state).to_string(), 413).await;
+    assert!(message(&error).contains("7000000 bytes"), "{error}");
+    assert_eq!(error["code"], "context_length_exceeded");
+    // Encoding that text takes ten seconds and a gigabyte.
+    assert!(started.elapsed() < std::time::Duration::from_secs(3));
+    assert!(server.engine.log.calls().is_empty());
+}
+
+#[tokio::test]
 async fn a_question_that_fits_no_canvas_is_named() {
     let server = Server::start(fake()).await;
     let id = "long_".repeat(60);

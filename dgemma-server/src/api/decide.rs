@@ -15,6 +15,8 @@ use indexmap::IndexMap;
 
 use super::cost::{Cost, Usage};
 use super::reads::{Context, PreparedRead};
+use tokio::sync::Semaphore;
+
 use crate::engine::{self, Canvas, EngineInfo, SlotLogits};
 use crate::error::Error;
 use crate::queue::{Queue, Read, Refused};
@@ -35,6 +37,8 @@ pub struct Decider {
     queue: Queue,
     layouts: Layouts,
     labels: Labels,
+    /// One place per core: texts are encoded no more at a time, and a client that leaves while waiting costs nothing.
+    encoding: Semaphore,
 }
 
 /// A decision that was made.
@@ -74,7 +78,16 @@ impl Decider {
     pub fn new(info: EngineInfo, text: Text, queue: Queue) -> Self {
         let labels = Labels::new(&text.tokenizer);
         let limits = Limits { max_alternatives: labels.most(), ..Limits::default() };
-        Decider { info, limits, text, queue, layouts: Layouts::default(), labels }
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Decider {
+            info,
+            limits,
+            text,
+            queue,
+            layouts: Layouts::default(),
+            labels,
+            encoding: Semaphore::new(cores),
+        }
     }
 
     /// Decides by the rules of the chat route. Dropping the future cancels what is still waiting or running.
@@ -149,6 +162,18 @@ impl Walk {
             (Arc::clone(&self.decider), Arc::clone(&self.schema), Arc::clone(&self.state));
         let (asked, answered) = (asked.to_vec(), self.answered.clone());
         let neutral_ids = self.route == Route::Systemone;
+        // What cannot fit by its length alone is not encoded at all.
+        let (context_tokens, fewest) =
+            (decider.info.context_tokens, decider.text.tokenizer.fewest_tokens(state.len()));
+        if fewest > context_tokens {
+            return Err(Error::StateTooLong { bytes: state.len(), fewest_tokens: fewest, context_tokens });
+        }
+        let _place = self
+            .decider
+            .encoding
+            .acquire()
+            .await
+            .map_err(|_| Error::Internal { what: "preparing a prompt" })?;
         // A long state takes a while to encode, and must not hold up other connections.
         let prepared = tokio::task::spawn_blocking(move || {
             let context = Context {
@@ -170,7 +195,6 @@ impl Walk {
         let reads = prepared.await.map_err(|_| Error::Internal { what: "preparing a prompt" })??;
         for read in &reads {
             let (prompt_tokens, canvas_tokens) = (read.prompt.len(), read.layout.ids.len());
-            let context_tokens = self.decider.info.context_tokens;
             if prompt_tokens + canvas_tokens > context_tokens {
                 return Err(Error::ContextExceeded { prompt_tokens, canvas_tokens, context_tokens });
             }

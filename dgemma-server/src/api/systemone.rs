@@ -74,15 +74,15 @@ fn schema(mut body: Map<String, Value>) -> Result<Schema, Error> {
     // Anything else is for other servers.
     body.retain(|key, _| SCHEMA_KEYS.contains(&key.as_str()));
     let questions: Vec<Value> =
-        questions.into_iter().map(|(id, value)| question(id, value)).collect::<Result<_, _>>()?;
+        questions.into_iter().map(|(id, value)| question(&id, value)).collect::<Result<_, _>>()?;
     body.insert("questions".into(), Value::Array(questions));
     body.entry("isolate").or_insert(json!(true));
     body.entry("layout").or_insert(json!("document_first"));
     Ok(Schema::from_value(&Value::Object(body))?)
 }
 
-fn question(id: String, value: Value) -> Result<Value, Error> {
-    let at = ["questions", id.as_str()];
+fn question(id: &str, value: Value) -> Result<Value, Error> {
+    let at = ["questions", id];
     let Value::Object(mut map) = value else {
         return Err(fault(&at, "it is no object", "write {\"type\": \"noul\", \"instructions\": …}"));
     };
@@ -97,12 +97,12 @@ fn question(id: String, value: Value) -> Result<Value, Error> {
     }
     if let Some(instructions) = map.get_mut("instructions") {
         if !matches!(instructions, Value::String(_) | Value::Object(_) | Value::Array(_)) {
-            let at = ["questions", id.as_str(), "instructions"];
+            let at = ["questions", id, "instructions"];
             return Err(fault(&at, "it is a bare value", "send a string, an object or a list"));
         }
         *instructions = json!(text(instructions));
     }
-    let at = ["questions", id.as_str(), "criteria"];
+    let at = ["questions", id, "criteria"];
     let criteria = map.remove("criteria");
     match (map.get("type").and_then(Value::as_str), criteria) {
         (Some("noul"), None) => {}
@@ -145,7 +145,7 @@ fn question(id: String, value: Value) -> Result<Value, Error> {
                 Some(name) => format!("{name:?} is no type of question here"),
                 None => "it is missing, or no string".into(),
             };
-            let at = ["questions", id.as_str(), "type"];
+            let at = ["questions", id, "type"];
             return Err(fault(&at, &reason, "use \"noul\", \"choice\" or \"score\""));
         }
     }

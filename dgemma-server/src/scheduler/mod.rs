@@ -135,15 +135,14 @@ impl<E: Engine> Scheduler<E> {
         for (share, output) in shares.iter().zip(outputs) {
             let active = &mut self.active[share.job];
             active.committed += share.prefill_rows;
-            match non_finite(active.done.canvases.len(), &output) {
-                Some(fault) => faults.push((share.job, fault)),
-                None => {
-                    let slots = output.canvases.iter().flatten();
-                    slots
-                        .filter_map(|slot| slot.full)
-                        .for_each(|full| self.jobs.metrics.label_mass(full.label_mass));
-                    active.done.canvases.extend(output.canvases);
-                }
+            if let Some(fault) = non_finite(active.done.canvases.len(), &output) {
+                faults.push((share.job, fault));
+            } else {
+                let slots = output.canvases.iter().flatten();
+                slots
+                    .filter_map(|slot| slot.full)
+                    .for_each(|full| self.jobs.metrics.label_mass(full.label_mass));
+                active.done.canvases.extend(output.canvases);
             }
         }
         for (index, fault) in faults.into_iter().rev() {
