@@ -176,14 +176,20 @@ async fn a_key_the_engine_cannot_do_is_an_error_that_names_it() {
 #[tokio::test]
 async fn a_state_beyond_the_context_is_refused_with_both_numbers() {
     let server = Server::start(fake()).await;
-    let state = "word ".repeat(20_000);
-    assert_eq!(state.len(), 100_000);
+    let numbers = |error: &Value| -> Vec<usize> {
+        message(error).split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok()).collect()
+    };
+    // A little too long: encoded, and refused with its exact length.
+    let state = "word ".repeat(CONTEXT);
     let error = server.refused(request(&triage(), &state).to_string(), 413).await;
     let shortest = text().tokenizer.encode_plain(state.trim()).unwrap().len();
-    let numbers: Vec<usize> =
-        message(&error).split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok()).collect();
-    assert_eq!(numbers[1..], [16, CONTEXT], "{error}");
-    assert!((shortest..shortest + 400).contains(&numbers[0]), "{error}");
+    assert_eq!(numbers(&error)[1..], [16, CONTEXT], "{error}");
+    assert!((shortest..shortest + 400).contains(&numbers(&error)[0]), "{error}");
+    assert_eq!(error["code"], "context_length_exceeded");
+    // Far too long: refused by its length.
+    let state = "word ".repeat(20_000);
+    let error = server.refused(request(&triage(), &state).to_string(), 413).await;
+    assert_eq!((numbers(&error)[0], numbers(&error)[2]), (100_000, CONTEXT), "{error}");
     assert_eq!(error["code"], "context_length_exceeded");
     assert!(server.engine.log.calls().is_empty(), "nothing is cut silently");
 }
