@@ -13,7 +13,7 @@ help: ## List the targets
 build: ## Build dgem and dgemma-server, linked into bin/
 	$(CARGO) build --release --locked -p dgem -p dgemma-server
 	@mkdir -p bin
-	@ln -sf "$(abspath $(TARGET))/release/dgem" "$(abspath $(TARGET))/release/dgemma-server" bin/
+	@release="$$(cd "$(TARGET)/release" && pwd)" && ln -sf "$$release/dgem" "$$release/dgemma-server" bin/
 
 demo: build ## Start the server on the demo model, make one decision, stop the server
 	@scripts/demo.sh
