@@ -123,6 +123,10 @@ def main():
     m, enc = D.load(a.dir)
     items = [json.loads(l) for l in open(a.items or os.path.join(a.dir, "eval.jsonl"), encoding="utf8")]
     items = items[::3] if a.quick else items
+    able = [x for x in items if all(l in enc.label for q in x["schema"]["questions"] for l in g.labels_of(q))]
+    if len(able) < len(items):
+        print(f"left out: {len(items) - len(able)} items with more options than the tokenizer has labels")
+    items = able
     cal = a.calibration or os.path.join(a.dir, "calibration.json")
     temps = json.load(open(cal))["temperatures"] if os.path.exists(cal) else {}
     rng, table, fig = random.Random(5), {}, {"temperatures": temps}

@@ -20,7 +20,6 @@ from safetensors.torch import save_file
 import decide as D
 import generate as g
 import model as M
-import vocab as V
 
 
 def write_json(path, obj):
@@ -30,17 +29,18 @@ def write_json(path, obj):
 
 
 def weights(out, state_path, tokens):
-    state = torch.load(state_path)["model"]
-    c = M.config(vocab=state["emb"].shape[0])
+    state = torch.load(state_path)
+    c = state["config"]
     m = M.Model(c)
-    m.load_state_dict(state)
+    m.load_state_dict(state["model"])
     os.makedirs(out, exist_ok=True)
     save_file(M.export_state(m), os.path.join(out, "model.safetensors"), metadata={"format": "pt"})
-    text = dict(c, model_type="diffusion_gemma_text", max_position_embeddings=4096, hidden_activation="gelu_pytorch_tanh", rms_norm_eps=1e-6, final_logit_softcapping=30.0, attention_bias=False, attention_dropout=0.0,
+    text = dict(c, model_type="diffusion_gemma_text", max_position_embeddings=8192, hidden_activation="gelu_pytorch_tanh", rms_norm_eps=1e-6, final_logit_softcapping=30.0, attention_bias=False, attention_dropout=0.0,
                 use_bidirectional_attention=None, rope_parameters={"full_attention": {"partial_rotary_factor": .25, "rope_theta": 1e6, "rope_type": "proportional"}, "sliding_attention": {"rope_theta": 1e4, "rope_type": "default"}},
                 tie_word_embeddings=True, initializer_range=.02, pad_token_id=0, eos_token_id=1, bos_token_id=2, dtype="bfloat16")
     text.pop("canvas_length")
-    write_json(os.path.join(out, "config.json"), dict(architectures=["DiffusionGemmaForBlockDiffusion"], model_type="diffusion_gemma", dtype="bfloat16", boi_token_id=V.BOI, eoi_token_id=V.EOI, image_token_id=V.IMAGE,
+    media = lambda back: c["vocab_size"] - back  # the six media tokens close the vocabulary
+    write_json(os.path.join(out, "config.json"), dict(architectures=["DiffusionGemmaForBlockDiffusion"], model_type="diffusion_gemma", dtype="bfloat16", boi_token_id=media(6), eoi_token_id=media(2), image_token_id=media(4),
                canvas_length=c["canvas_length"], eos_token_id=[1, 106], initializer_range=.02, tie_word_embeddings=True, text_config=text, transformers_version="5.24.0"))
     write_json(os.path.join(out, "generation_config.json"), dict(confidence_threshold=.005, eos_token_id=[1, 106, 50], max_denoising_steps=16, max_new_tokens=64, pad_token_id=0,
                sampler_config={"_cls_name": "EntropyBoundSamplerConfig", "entropy_bound": .1}, stability_threshold=1, t_max=.8, t_min=.4, transformers_version="5.24.0"))

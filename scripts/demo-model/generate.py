@@ -657,7 +657,7 @@ def make_sheet(rng, split="train", family=None, layout=None, n=None, shipped=Non
         if any(s["attr"] == "category" and any("docs" in g or "test" in g for g in s["groups"]) for _, s in pairs):
             need["category_extra"] = 1
     used = set()
-    neutral = family != "generic" and rng.random() < .06 or family == "generic" and rng.random() < .1
+    neutral = not shipped and rng.random() < (.1 if family == "generic" else .06)
     for q, _ in pairs:
         if lone:
             q["id"] = "q1"

@@ -210,7 +210,7 @@ def main():
 
     def save():
         path = os.path.join(a.out, "state.pt")
-        torch.save({"model": model.state_dict(), "probe": probe.state_dict(), "opts": [o.state_dict() for o in opts], "step": step, "labels": labels}, path + ".new")
+        torch.save({"config": model.c, "model": model.state_dict(), "probe": probe.state_dict(), "opts": [o.state_dict() for o in opts], "step": step, "labels": labels}, path + ".new")
         os.replace(path + ".new", path)
 
     stop = []
