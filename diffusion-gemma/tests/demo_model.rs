@@ -35,9 +35,11 @@ fn label_probabilities_of_whole_requests_agree() {
         let output = model.forward(&[segment]).unwrap().remove(0);
         let labels: Vec<&[u32]> = labels.iter().map(Vec::as_slice).collect();
         let read_out = model.read_slots(&output.hidden[0], &labels).unwrap();
+        assert_eq!(read_out.len(), slots.len());
         for (slot, found) in slots.iter().zip(read_out) {
             let powers: Vec<f64> = found.labels.iter().map(|x| f64::from(*x).exp()).collect();
             let total: f64 = powers.iter().sum();
+            assert_eq!(powers.len(), slot["probabilities"].as_array().unwrap().len());
             for (p, wanted) in powers.iter().zip(slot["probabilities"].as_array().unwrap()) {
                 worst = worst.max((p / total - wanted.as_f64().unwrap()).abs());
             }

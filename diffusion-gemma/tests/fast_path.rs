@@ -216,7 +216,7 @@ fn a_step_settles_the_surest_slots_and_conditions_on_its_scaled_logits() {
 }
 
 #[test]
-fn a_fused_pass_over_damaged_weights_does_not_agree() {
+fn a_fused_pass_over_another_prompt_does_not_agree() {
     let (model, goldens) = (model("tiny-text"), Goldens::load("tiny-text"));
     let (prompt, canvas) = (goldens.ids("prompt_ids"), goldens.ids("canvas_ids"));
     let read = all_rows(&canvas);

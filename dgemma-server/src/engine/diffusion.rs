@@ -4,7 +4,7 @@
 //! one pass through the head. Canvases of several denoise steps go on in further forwards.
 //! Next: `diffusion_gemma::Model` for the forward, `prefix_cache` for reuse.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use diffusion_gemma::{CanvasRows, DType, Error, LoadOptions, Model, Prefix, Quant, Segment};
 
@@ -70,12 +70,6 @@ impl DiffusionEngine {
             vocab_size: config.vocab_size,
         };
         Ok(Self { model, info, cache: PrefixCache::new(options.prefix_cache_bytes) })
-    }
-
-    /// Name of a checkpoint folder, under which its model is served.
-    pub fn model_name(dir: &Path) -> String {
-        let path = dir.canonicalize().unwrap_or_else(|_| dir.to_path_buf());
-        path.file_name().map_or_else(|| "model".into(), |name| name.to_string_lossy().into_owned())
     }
 }
 

@@ -33,12 +33,7 @@ impl PrefixCache {
         Self { limit_bytes, held_bytes: 0, entries: Vec::new() }
     }
 
-    /// Bytes held now.
-    pub fn held_bytes(&self) -> usize {
-        self.held_bytes
-    }
-
-    /// The longest usable beginning of `prompt`, and its length in tokens.
+    /// The longest usable beginning of `prompt`.
     pub fn longest(&mut self, prompt: &[u32], config: &Config) -> Result<Option<Prefix>, Error> {
         let mut candidates: Vec<(usize, usize)> = self
             .entries
