@@ -51,6 +51,10 @@ impl DiffusionEngine {
     pub fn open(options: &OpenOptions, report: &mut dyn FnMut(u64, u64)) -> Result<Self, Error> {
         let load = LoadOptions { quant: options.quant, ..LoadOptions::cpu(options.dtype) };
         let model = Model::load_reporting(&options.dir, &load, report)?;
+        let unused = model.unused_tensors();
+        if let Some(first) = unused.first() {
+            tracing::info!(count = unused.len(), first, "tensors of the checkpoint are deliberately unused");
+        }
         let config = model.config();
         let limit = config.max_position_embeddings;
         let context_tokens = match options.context_tokens {
