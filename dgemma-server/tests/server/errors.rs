@@ -1,10 +1,6 @@
 //! Bad requests through a real socket: each gets the right status in OpenAI's shape, and the server goes on.
 
-#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
-
-mod common;
-
-use common::{CONTEXT, Server, fake, openai_error, request, text, triage};
+use crate::common::{CONTEXT, Server, fake, openai_error, request, text, triage};
 use dgemma_server::engine::fake::Fault;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -1,11 +1,7 @@
 //! Whole requests on the demo checkpoint: prompt ids and canvas ids in, the reference implementation's label
 //! probabilities out.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
-use common::{fixture, model};
+use crate::common::{fixture, model};
 use diffusion_gemma::{CanvasRows, Prefix, Segment};
 use serde_json::Value;
 

@@ -2,9 +2,6 @@
 //!
 //! The text side is that of the demo checkpoint, so prompts and canvases are real; only the logits are scripted.
 
-#![allow(dead_code, unreachable_pub, reason = "every test binary uses its own part of this")]
-#![allow(clippy::unwrap_used, reason = "a helper of tests fails the test")]
-
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -19,31 +16,31 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-pub const CONTEXT: usize = 4096;
-pub const CANVAS: usize = 64;
-pub const VOCABULARY: usize = 4096;
+pub(crate) const CONTEXT: usize = 4096;
+pub(crate) const CANVAS: usize = 64;
+pub(crate) const VOCABULARY: usize = 4096;
 
-pub struct Server {
-    pub url: String,
-    pub client: Client,
-    pub engine: Controls,
+pub(crate) struct Server {
+    pub(crate) url: String,
+    pub(crate) client: Client,
+    pub(crate) engine: Controls,
     stop: Option<oneshot::Sender<()>>,
     running: JoinHandle<Result<(), Error>>,
 }
 
-pub fn demo_model() -> PathBuf {
+pub(crate) fn demo_model() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/demo-model"))
 }
 
-pub fn text() -> Text {
+pub(crate) fn text() -> Text {
     Text::from_dir(&demo_model()).unwrap()
 }
 
-pub fn fake() -> Fake {
+pub(crate) fn fake() -> Fake {
     Fake::new(CONTEXT, CANVAS, VOCABULARY)
 }
 
-pub fn options() -> Options {
+pub(crate) fn options() -> Options {
     Options {
         model: "demo".into(),
         queue_places: 256,
@@ -57,19 +54,19 @@ pub fn options() -> Options {
     }
 }
 
-pub fn client() -> Client {
+pub(crate) fn client() -> Client {
     // An error says only that another test was first.
     let _ = rustls::crypto::ring::default_provider().install_default();
     Client::builder().no_proxy().build().unwrap()
 }
 
 impl Server {
-    pub async fn start(fake: Fake) -> Server {
+    pub(crate) async fn start(fake: Fake) -> Server {
         Server::start_with(fake, options()).await
     }
 
     /// A server that is ready, with no trace of the warm-up in the engine.
-    pub async fn start_with(fake: Fake, options: Options) -> Server {
+    pub(crate) async fn start_with(fake: Fake, options: Options) -> Server {
         let engine = fake.controls();
         let server =
             Server::start_loading(options, engine, move || Ok(Parts { engine: fake, text: text() })).await;
@@ -79,7 +76,7 @@ impl Server {
     }
 
     /// A server that may still be loading.
-    pub async fn start_loading(
+    pub(crate) async fn start_loading(
         options: Options,
         engine: Controls,
         load: impl FnOnce() -> Result<Parts<Fake>, Error> + Send + 'static,
@@ -101,30 +98,30 @@ impl Server {
         Server { url, client: client(), engine, stop: Some(stop), running }
     }
 
-    pub async fn wait_until_ready(&self) {
+    pub(crate) async fn wait_until_ready(&self) {
         while self.get("/readyz").await.status() != 200 {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     }
 
-    pub fn addr(&self) -> &str {
+    pub(crate) fn addr(&self) -> &str {
         self.url.trim_start_matches("http://")
     }
 
-    pub async fn get(&self, path: &str) -> Response {
+    pub(crate) async fn get(&self, path: &str) -> Response {
         self.client.get(format!("{}{path}", self.url)).send().await.unwrap()
     }
 
-    pub async fn post(&self, body: impl Into<reqwest::Body>) -> Response {
+    pub(crate) async fn post(&self, body: impl Into<reqwest::Body>) -> Response {
         self.client.post(format!("{}/v1/chat/completions", self.url)).body(body).send().await.unwrap()
     }
 
-    pub async fn chat(&self, schema: &Value, state: &str) -> Response {
+    pub(crate) async fn chat(&self, schema: &Value, state: &str) -> Response {
         self.post(request(schema, state).to_string()).await
     }
 
     /// The decision that must come of this: `answers` and `diagnostics`.
-    pub async fn decide(&self, schema: &Value, state: &str) -> Value {
+    pub(crate) async fn decide(&self, schema: &Value, state: &str) -> Value {
         let response = self.chat(schema, state).await;
         let status = response.status();
         let text = response.text().await.unwrap();
@@ -134,22 +131,22 @@ impl Server {
     }
 
     /// The error that must come of this body, in OpenAI's shape.
-    pub async fn refused(&self, body: impl Into<reqwest::Body>, status: u16) -> Value {
+    pub(crate) async fn refused(&self, body: impl Into<reqwest::Body>, status: u16) -> Value {
         openai_error(self.post(body).await, status).await
     }
 
     /// Asks the server to stop.
-    pub fn stop(&mut self) {
+    pub(crate) fn stop(&mut self) {
         self.stop.take().unwrap().send(()).unwrap();
     }
 
     /// What `serve` returned.
-    pub async fn ended(self) -> Result<(), Error> {
+    pub(crate) async fn ended(self) -> Result<(), Error> {
         self.running.await.unwrap()
     }
 }
 
-pub fn request(schema: &Value, state: &str) -> Value {
+pub(crate) fn request(schema: &Value, state: &str) -> Value {
     json!({
         "model": "demo",
         "messages": [{"role": "system", "content": schema.to_string()}, {"role": "user", "content": state}],
@@ -157,7 +154,7 @@ pub fn request(schema: &Value, state: &str) -> Value {
 }
 
 /// The `error` object of a reply, after checking that it has exactly OpenAI's keys, a hint, and the request's id beside it.
-pub async fn openai_error(response: Response, status: u16) -> Value {
+pub(crate) async fn openai_error(response: Response, status: u16) -> Value {
     let id = response.headers()["x-request-id"].to_str().unwrap().to_owned();
     let found = response.status().as_u16();
     assert_eq!(response.headers()["content-type"], "application/json");
@@ -172,7 +169,7 @@ pub async fn openai_error(response: Response, status: u16) -> Value {
 }
 
 /// The three questions of the contract's example.
-pub fn triage() -> Value {
+pub(crate) fn triage() -> Value {
     json!({
         "instructions": "Tickets of a software company.",
         "questions": [

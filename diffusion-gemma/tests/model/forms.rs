@@ -1,16 +1,12 @@
 //! The forms that weights can take in memory: bf16 as published, f32, a mix of both, quantised. All of them are the same
 //! model, within the rounding of the form.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
+use crate::common::{Tolerance, fixture};
 use candle_core::{Device, Tensor};
-use common::{Tolerance, fixture};
 use diffusion_gemma::{CanvasRows, DType, LoadOptions, Model, Prefix, Quant, Segment};
 
 /// Logits of ten tokens at every row of a canvas after a short prompt.

@@ -1,7 +1,5 @@
 //! Shared by the tests of this crate: fixtures, recorded outputs, and the one type that holds the tolerance.
 
-#![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::missing_panics_doc)] // every test binary uses a part of it
-
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
@@ -10,35 +8,35 @@ use candle_core::{DType, Device, Tensor};
 use diffusion_gemma::{LoadOptions, Model};
 
 /// A checkpoint folder under `fixtures/`.
-pub fn fixture(name: &str) -> PathBuf {
+pub(crate) fn fixture(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../fixtures").join(name)
 }
 
 /// A fixture loaded for f32 compute on the CPU.
-pub fn model(name: &str) -> Model {
+pub(crate) fn model(name: &str) -> Model {
     Model::load(&fixture(name), &LoadOptions::cpu(DType::F32)).unwrap()
 }
 
 /// How far two f32 computations of the same thing may be apart.
 #[derive(Debug, Clone, Copy)]
-pub struct Tolerance {
+pub(crate) struct Tolerance {
     /// Largest absolute difference of any element.
-    pub max_abs: f64,
+    pub(crate) max_abs: f64,
 }
 
 impl Tolerance {
     /// Parity with the recorded outputs, and of the fast path with the plain one.
-    pub const F32: Self = Self { max_abs: 1e-4 };
+    pub(crate) const F32: Self = Self { max_abs: 1e-4 };
 }
 
 /// Recorded outputs of the reference implementation, and which of them were compared.
-pub struct Goldens {
+pub(crate) struct Goldens {
     tensors: HashMap<String, Tensor>,
     errors: RefCell<BTreeMap<String, f64>>,
 }
 
 impl Goldens {
-    pub fn load(name: &str) -> Self {
+    pub(crate) fn load(name: &str) -> Self {
         let path = fixture(name).join("goldens.safetensors");
         Self {
             tensors: candle_core::safetensors::load(path, &Device::Cpu).unwrap(),
@@ -46,43 +44,43 @@ impl Goldens {
         }
     }
 
-    pub fn has(&self, name: &str) -> bool {
+    pub(crate) fn has(&self, name: &str) -> bool {
         self.tensors.contains_key(name)
     }
 
-    pub fn get(&self, name: &str) -> &Tensor {
+    pub(crate) fn get(&self, name: &str) -> &Tensor {
         self.tensors.get(name).unwrap_or_else(|| panic!("no golden {name}"))
     }
 
-    pub fn ids(&self, name: &str) -> Vec<u32> {
+    pub(crate) fn ids(&self, name: &str) -> Vec<u32> {
         self.errors.borrow_mut().entry(name.to_owned()).or_insert(0.0);
         self.get(name).to_dtype(DType::U32).unwrap().flatten_all().unwrap().to_vec1().unwrap()
     }
 
     /// Records the error of one value under the golden's name.
-    pub fn compare(&self, name: &str, found: &Tensor) {
+    pub(crate) fn compare(&self, name: &str, found: &Tensor) {
         let error = max_abs(found, self.get(name));
         self.errors.borrow_mut().entry(name.to_owned()).and_modify(|e| *e = e.max(error)).or_insert(error);
     }
 
     /// The names compared so far.
-    pub fn compared(&self) -> BTreeSet<String> {
+    pub(crate) fn compared(&self) -> BTreeSet<String> {
         self.errors.borrow().keys().cloned().collect()
     }
 
-    pub fn names(&self) -> BTreeSet<String> {
+    pub(crate) fn names(&self) -> BTreeSet<String> {
         self.tensors.keys().cloned().collect()
     }
 
     /// Largest error of all comparisons.
-    pub fn worst(&self) -> (String, f64) {
+    pub(crate) fn worst(&self) -> (String, f64) {
         let errors = self.errors.borrow();
         let worst = errors.iter().max_by(|a, b| a.1.total_cmp(b.1)).unwrap();
         (worst.0.clone(), *worst.1)
     }
 
     /// Prints every error (seen with `-- --nocapture`) and fails where one is out of tolerance.
-    pub fn finish(&self, title: &str, tolerance: Tolerance) {
+    pub(crate) fn finish(&self, title: &str, tolerance: Tolerance) {
         println!("{title}: max abs error per golden");
         for (name, error) in self.errors.borrow().iter() {
             println!("  {name:32} {error:.2e}");
@@ -93,7 +91,7 @@ impl Goldens {
 }
 
 /// Largest absolute difference; shapes must agree up to leading ones. Non-finite differences count as infinite.
-pub fn max_abs(found: &Tensor, wanted: &Tensor) -> f64 {
+pub(crate) fn max_abs(found: &Tensor, wanted: &Tensor) -> f64 {
     let flat = |t: &Tensor| -> Vec<f64> {
         t.to_dtype(DType::F64).unwrap().flatten_all().unwrap().to_vec1().unwrap()
     };

@@ -1,14 +1,10 @@
 //! The plain path against recorded outputs of the reference implementation, for every recorded tensor of the text
 //! model, and one negative control per rule: each wrong rule must be caught by these same comparisons.
 //!
-//! `cargo test -p diffusion-gemma --test parity -- --nocapture` prints the error of every golden.
+//! `cargo test -p diffusion-gemma --test model parity -- --nocapture` prints the error of every golden.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
+use crate::common::{Goldens, Tolerance, model};
 use candle_core::{D, IndexOp, Tensor};
-use common::{Goldens, Tolerance, model};
 use diffusion_gemma::Model;
 use diffusion_gemma::reference::{Cache, Reference, Rules, Tap};
 

@@ -1,12 +1,8 @@
 //! Queue and scheduler with the fake engine: what shares a pass, what is dropped, what a failure costs.
 
-#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
-
-mod common;
-
 use std::sync::Arc;
 
-use common::fake;
+use crate::common::fake;
 use dgemma_server::engine::fake::{Call, Controls, Fake, Fault};
 use dgemma_server::engine::{Canvas, EngineError, Slot};
 use dgemma_server::queue::{self, Pending, Queue, Read, ReadDone, Refused, Unanswered};

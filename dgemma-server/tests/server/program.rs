@@ -1,9 +1,5 @@
 //! The program itself: its start, its messages, its signals.
 
-#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
-
-mod common;
-
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -32,7 +28,7 @@ impl Drop for Running {
 fn start(extra: &[&str]) -> (Running, String) {
     let mut child = program()
         .args(["--addr", "127.0.0.1:0", "--model"])
-        .arg(common::demo_model())
+        .arg(crate::common::demo_model())
         .args(extra)
         .stderr(Stdio::piped())
         .spawn()
@@ -49,7 +45,7 @@ fn start(extra: &[&str]) -> (Running, String) {
 }
 
 async fn wait_until_ready(address: &str) -> serde_json::Value {
-    let client = common::client();
+    let client = crate::common::client();
     loop {
         let reply = client.get(format!("http://{address}/health")).send().await.unwrap();
         let ready = reply.status() == 200;
@@ -103,7 +99,7 @@ fn the_variable_names_a_model() {
 fn a_damaged_checkpoint_ends_it_with_the_file_at_fault() {
     let dir = tempfile::tempdir().unwrap();
     for name in ["config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja"] {
-        std::fs::copy(common::demo_model().join(name), dir.path().join(name)).unwrap();
+        std::fs::copy(crate::common::demo_model().join(name), dir.path().join(name)).unwrap();
     }
     let output = program().args(["--addr", "127.0.0.1:0", "--model"]).arg(dir.path()).output().unwrap();
     let stderr = text(&output.stderr);
@@ -116,7 +112,8 @@ fn a_damaged_checkpoint_ends_it_with_the_file_at_fault() {
 fn a_taken_port_is_an_error_with_a_hint() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    let output = program().args(["--addr", &address, "--model"]).arg(common::demo_model()).output().unwrap();
+    let output =
+        program().args(["--addr", &address, "--model"]).arg(crate::common::demo_model()).output().unwrap();
     let stderr = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr.contains(&address) && stderr.contains("port 0"), "{stderr}");
@@ -134,7 +131,7 @@ fn usage_errors_exit_2_and_the_version_names_the_commit() {
 async fn log_of(extra: &[&str]) -> Vec<String> {
     let mut child = program()
         .args(["--addr", "127.0.0.1:0", "--model"])
-        .arg(common::demo_model())
+        .arg(crate::common::demo_model())
         .args(extra)
         .env("DGEMMA_API_KEYS", "a-secret-key")
         .stderr(Stdio::piped())
@@ -156,8 +153,9 @@ async fn log_of(extra: &[&str]) -> Vec<String> {
     let address = line.split_once("http://").unwrap().1.split('"').next().unwrap().to_owned();
     until(&mut log, "ready");
     for key in ["a-secret-key", "a-wrong-key"] {
-        let body = common::request(&common::triage(), "a private matter").to_string();
-        let sent = common::client().post(format!("http://{address}/v1/chat/completions")).bearer_auth(key);
+        let body = crate::common::request(&crate::common::triage(), "a private matter").to_string();
+        let sent =
+            crate::common::client().post(format!("http://{address}/v1/chat/completions")).bearer_auth(key);
         let sent = sent.header("x-request-id", format!("id-{}", key.len()));
         let sent = sent.header("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01");
         sent.body(body).send().await.unwrap();
@@ -197,7 +195,8 @@ async fn the_log_has_ids_and_neither_content_nor_keys() {
 #[test]
 fn a_server_that_was_to_have_keys_does_not_start_without() {
     let start = |name: &str, value: &str| {
-        let output = program().args(["--model"]).arg(common::demo_model()).env(name, value).output().unwrap();
+        let output =
+            program().args(["--model"]).arg(crate::common::demo_model()).env(name, value).output().unwrap();
         assert_eq!(output.status.code(), Some(1));
         text(&output.stderr)
     };
@@ -209,7 +208,7 @@ fn a_server_that_was_to_have_keys_does_not_start_without() {
 fn bench_prints_both_ways() {
     let mut child = program()
         .args(["bench", "--runs", "3", "--model"])
-        .arg(common::demo_model())
+        .arg(crate::common::demo_model())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()

@@ -1,10 +1,6 @@
 //! `POST /v1/systemone` through a real socket: what reaches the engine, the shape of answers and of errors.
 
-#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
-
-mod common;
-
-use common::{Server, fake, text};
+use crate::common::{Server, fake, text};
 use dgemma_server::engine::Canvas;
 use dgemma_server::engine::fake::Call;
 use reqwest::Response;

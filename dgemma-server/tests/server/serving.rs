@@ -1,14 +1,10 @@
 //! The server around the decisions: readiness, many clients, a full queue, cancelled work, shutdown.
 
-#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
-
-mod common;
-
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use common::{Server, fake, openai_error, options, request, text, triage};
+use crate::common::{Server, fake, openai_error, options, request, text, triage};
 use dgemma_server::engine::fake::{Call, Fake};
 use dgemma_server::scheduler::policy::Budget;
 use dgemma_server::{Error, Options, Parts};
@@ -172,7 +168,7 @@ async fn work_for_a_client_that_left_stops_between_passes() {
     server.engine.gate.close();
     let state = "word ".repeat(3000);
     let body = request(&triage(), &state).to_string();
-    let client = common::client();
+    let client = crate::common::client();
     let url = format!("{}/v1/chat/completions", server.url);
     let asked = tokio::spawn(async move { client.post(url).body(body).send().await });
     let gate = server.engine.gate.clone();

@@ -1,13 +1,9 @@
 //! What operators rely on, through a real socket: keys, origins, deadlines, cancelled work, metrics, kinds of HTTP.
 
-#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
-
-mod common;
-
 use std::collections::HashMap;
 use std::time::Duration;
 
-use common::{Server, fake, openai_error, options, request, triage};
+use crate::common::{Server, fake, openai_error, options, request, triage};
 use dgemma_server::Options;
 use dgemma_server::http::keys::Keys;
 use dgemma_server::http::routes::ROUTES;

@@ -1,10 +1,6 @@
 //! Tokenizer and chat template against recorded cases, and the rule that client text never becomes a control token.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
-use common::fixture;
+use crate::common::fixture;
 use diffusion_gemma::{ChatTemplate, Message, Part, RenderOptions, Tokenizer};
 use serde_json::Value;
 

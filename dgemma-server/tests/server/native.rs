@@ -1,12 +1,8 @@
 //! The native engine on the demo checkpoint: against the reference probabilities, and through the whole server.
 
-#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
-
-mod common;
-
 use std::sync::Arc;
 
-use common::{demo_model, options, text, triage};
+use crate::common::{demo_model, options, text, triage};
 use decision::softmax;
 use dgemma_server::engine::diffusion::{DiffusionEngine, OpenOptions};
 use dgemma_server::engine::{Canvas, Engine, PassItem, Slot};
@@ -133,7 +129,7 @@ async fn a_real_decision_over_http() {
             let _ = stopped.await;
         },
     ));
-    let client = common::client();
+    let client = crate::common::client();
     while client.get(format!("{url}/readyz")).send().await.unwrap().status() != 200 {
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
@@ -141,8 +137,10 @@ async fn a_real_decision_over_http() {
     schema["samples"] = json!(4);
     let mut decisions = Vec::new();
     for _ in 0..2 {
-        let body =
-            common::request(&schema, "{\"ticket\": \"I was billed $500 twice for my annual renewal.\"}");
+        let body = crate::common::request(
+            &schema,
+            "{\"ticket\": \"I was billed $500 twice for my annual renewal.\"}",
+        );
         let reply =
             client.post(format!("{url}/v1/chat/completions")).body(body.to_string()).send().await.unwrap();
         let reply: Value = serde_json::from_str(&reply.text().await.unwrap()).unwrap();
@@ -192,7 +190,9 @@ impl Native {
             },
         ));
         let native = Native { url, stop, running };
-        while common::client().get(format!("{}/readyz", native.url)).send().await.unwrap().status() != 200 {
+        while crate::common::client().get(format!("{}/readyz", native.url)).send().await.unwrap().status()
+            != 200
+        {
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
         native
@@ -200,7 +200,7 @@ impl Native {
 
     async fn post(&self, path: &str, body: &Value) -> Value {
         let url = format!("{}{path}", self.url);
-        let reply = common::client().post(url).body(body.to_string()).send().await.unwrap();
+        let reply = crate::common::client().post(url).body(body.to_string()).send().await.unwrap();
         let status = reply.status();
         let text = reply.text().await.unwrap();
         assert_eq!(status, 200, "{text}");
@@ -271,7 +271,8 @@ async fn further_steps_change_the_read_and_repeat() {
         let mut schema = triage();
         schema["steps"] = json!(steps);
         schema["samples"] = json!(2);
-        let reply = native.post("/v1/chat/completions", &common::request(&schema, "The site is down.")).await;
+        let reply =
+            native.post("/v1/chat/completions", &crate::common::request(&schema, "The site is down.")).await;
         let content = reply["choices"][0]["message"]["content"].as_str().unwrap();
         serde_json::from_str::<Value>(content).unwrap()
     };

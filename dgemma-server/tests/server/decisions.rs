@@ -1,10 +1,6 @@
 //! Decisions through a real socket: what reaches the engine, and what is made of its logits.
 
-#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
-
-mod common;
-
-use common::{CANVAS, Server, fake, request, text, triage};
+use crate::common::{CANVAS, Server, fake, request, text, triage};
 use dgemma_server::engine::fake::Call;
 use serde_json::{Value, json};
 
@@ -92,7 +88,7 @@ async fn the_reply_keeps_the_contract() {
 #[tokio::test]
 async fn prompts_and_canvases_are_those_of_the_reference() {
     let server = Server::start(fake()).await;
-    let text = std::fs::read_to_string(common::demo_model().join("expected.json")).unwrap();
+    let text = std::fs::read_to_string(crate::common::demo_model().join("expected.json")).unwrap();
     let expected: Value = serde_json::from_str(&text).unwrap();
     let cases = expected["cases"].as_array().unwrap();
     assert!(cases.len() >= 12);

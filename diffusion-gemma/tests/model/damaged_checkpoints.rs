@@ -1,15 +1,11 @@
 //! A checkpoint that is not what it says: every fault is an error that names the file or the tensor.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
+use crate::common::{fixture, max_abs};
 use candle_core::{Device, Tensor};
-use common::{fixture, max_abs};
 use diffusion_gemma::{CanvasRows, DType, LoadOptions, Model, Prefix, Segment};
 
 fn load(dir: &Path) -> Result<Model, String> {

@@ -1,12 +1,8 @@
 //! The fast path against the plain one and against recorded outputs: any batch, any split of a prompt into prefix and
 //! new tokens, lengths around the sliding window, one to 32 draws. Results must not depend on what else is in the batch.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
+use crate::common::{Goldens, Tolerance, max_abs, model};
 use candle_core::{DType, Tensor};
-use common::{Goldens, Tolerance, max_abs, model};
 use diffusion_gemma::reference::{Cache, Reference};
 use diffusion_gemma::{CanvasRows, Model, Prefix, Segment};
 use proptest::prelude::*;

@@ -1,0 +1,11 @@
+//! Every behaviour test of this crate in one binary: one link instead of many. A file is one subject.
+
+#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
+mod common;
+mod damaged_checkpoints;
+mod demo_model;
+mod fast_path;
+mod forms;
+mod parity;
+mod text;
