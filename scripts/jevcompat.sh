@@ -3,9 +3,9 @@
 # an API key: every requirement must pass in one of the two runs and fail in none. Called by .ci/run after `make demo`.
 # Usage: scripts/jevcompat.sh [SERVER], by default bin/dgemma-server. Needs python3 with venv and, the first time, PyPI.
 set -euo pipefail
+. "$(dirname "$0")/python.sh"
 root=$(cd "$(dirname "$0")/.." && pwd)
 server=${1:-$root/bin/dgemma-server}
-requirements=$root/scripts/jevcompat.txt
 key=demo-key-of-the-conformance-run
 export NO_PROXY=127.0.0.1 no_proxy=127.0.0.1
 work=$(mktemp -d -t dgemma-jevcompat.XXXXXX)
@@ -24,20 +24,9 @@ give_up() {
   exit 1
 }
 
-command -v python3 >/dev/null || give_up "python3 is needed; install it, with its venv module"
-python3 -c 'import ensurepip, venv' 2>/dev/null ||
-  give_up "python3 lacks its venv module; install it (on Debian and Ubuntu the package python3-venv)"
 [ -x "$server" ] || give_up "no program at $server; run \`make build\` or pass its path"
 
-# One environment for each list of versions, outside the tree. The name ends with a sum of the list, so it never goes stale.
-environment=${XDG_CACHE_HOME:-$HOME/.cache}/dgem/jevcompat-$(cksum <"$requirements" | cut -d ' ' -f 1)
-if [ ! -e "$environment/complete" ]; then
-  rm -rf "$environment"
-  python3 -m venv "$environment"
-  "$environment/bin/pip" install --quiet --no-deps --requirement "$requirements" ||
-    give_up "the suite could not be installed; it comes from PyPI"
-  touch "$environment/complete"
-fi
+python_environment jevcompat || give_up "no suite to run"
 
 ready() {
   "$environment/bin/python" -c 'import sys, urllib.request as r; r.urlopen(sys.argv[1] + "/readyz", timeout=5)' "$1" 2>/dev/null
