@@ -54,7 +54,13 @@ pub enum Error {
     // Templates
     #[error("cannot read the template {}: {cause}\nhint: -t takes a path; `dgem template list` shows the templates below ./templates", path.display())]
     TemplateFile { path: PathBuf, cause: io::Error },
-    #[error("cannot list templates in {}: {cause}\nhint: name the folder: dgem template list DIR", path.display())]
+    #[error("there is no template `{name}`: it is no file, not in {} and not built in\nhint: {hint}", folder.display())]
+    UnknownTemplate { name: String, folder: PathBuf, hint: String },
+    #[error("`{name}` cannot be the name of a template\nhint: use a name such as my_policy, or family/my_policy for a sub-folder; --templates DIR chooses the folder")]
+    BadTemplateName { name: String },
+    #[error("cannot write the template {}: {cause}\nhint: existing files are not overwritten; choose another name, or delete the file first", path.display())]
+    NewTemplate { path: PathBuf, cause: io::Error },
+    #[error("cannot list templates in {}: {cause}\nhint: name the folder: --templates DIR or DGEM_TEMPLATES", path.display())]
     TemplateFolder { path: PathBuf, cause: io::Error },
     #[error("the template {} is not UTF-8: invalid byte at offset {offset}\nhint: save it as UTF-8", path.display())]
     TemplateNotUtf8 { path: PathBuf, offset: usize },
@@ -66,11 +72,13 @@ pub enum Error {
     TemplateSyntax { path: PathBuf, reason: String },
     #[error("{}, line {line}: {reason}\nhint: templates fill a JSON text; deep nesting and other files are not part of them", path.display())]
     TemplateTooDeep { path: PathBuf, line: usize, reason: String },
+    #[error("{} is stopped: {reason}\nhint: a template fills a short JSON text; look for loops in loops and for values that grow in a loop", path.display())]
+    TemplateLimit { path: PathBuf, reason: String },
     #[error("invalid macros in {}: {reason}\nhint: use {{% for … %}} to repeat something", path.display())]
     TemplateMacros { path: PathBuf, reason: String },
     #[error("{}, line {line}: the variable `{name}` is not defined\n  variables given: {given}\nhint: pass it with -v {root}=…, or give it a default in the template: {{{{ {root} | or_default(value=\"…\") | json_encode }}}}", path.display())]
     UndefinedVariable { path: PathBuf, line: usize, name: String, root: String, given: String },
-    #[error("cannot render {}: {reason}\nhint: `dgem template show {}` lists its variables with sample values", path.display(), path.display())]
+    #[error("cannot render {}: {reason}\nhint: `dgem template show` lists its variables with sample values", path.display())]
     TemplateRender { path: PathBuf, reason: String },
     #[error("{} renders to invalid JSON: {reason} at line {line}, column {column} of the rendered text\n{snippet}\nhint: see the whole text with `dgem template render --raw`; print values with `| json_encode`", path.display())]
     RenderedJson { path: PathBuf, line: usize, column: usize, reason: String, snippet: String },
@@ -99,7 +107,7 @@ pub enum Error {
     #[error("the connection to {url} broke: {cause}\nhint: try again; if it stays, look at the server's log")]
     Transport { url: String, cause: String },
     #[error("{url} answered HTTP {status}: {message}\nhint: {hint}")]
-    Status { url: String, status: u16, message: String, hint: &'static str },
+    Status { url: String, status: u16, message: String, hint: String },
     #[error(
         "the reply of {url} is no decision: {reason}\n  reply: {excerpt}\nhint: this server may not support decisions; dgemma-server does"
     )]
@@ -108,6 +116,17 @@ pub enum Error {
         "the reply of {url} is larger than {limit_mib} MiB\nhint: this is no decision server, or it is broken"
     )]
     ReplyTooLarge { url: String, limit_mib: usize },
+
+    #[error("{}", with_note(cause, &gave_up(*attempts, *waited_seconds, before.as_deref())))]
+    GaveUp {
+        /// Tries, the first included.
+        attempts: u32,
+        /// Time between them.
+        waited_seconds: f64,
+        /// What the try before died of, where the last one only ran out of time.
+        before: Option<String>,
+        cause: Box<Error>,
+    },
 
     // This machine
     #[error("cannot write the output: {0}\nhint: check the disk, or what the output is piped into")]
@@ -120,9 +139,24 @@ impl Error {
         Self::Schema { path: path.to_owned(), cause: Box::new(cause) }
     }
 
+    /// The HTTP status of the server's answer, if it was one that ended the run.
+    pub fn status(&self) -> Option<u16> {
+        match self {
+            Self::Status { status, .. } => Some(*status),
+            Self::GaveUp { cause, .. } => cause.status(),
+            _ => None,
+        }
+    }
+
+    /// What failed, without the lines below.
+    pub fn headline(&self) -> String {
+        self.to_string().lines().next().unwrap_or_default().to_owned()
+    }
+
     /// The exit code of each kind.
     pub fn exit(&self) -> Exit {
         match self {
+            Self::GaveUp { cause, .. } => cause.exit(),
             Self::TokenFile { .. }
             | Self::BadToken { .. }
             | Self::TokenInTheClear { .. }
@@ -141,4 +175,18 @@ impl Error {
 /// The contract crate writes its hints on the same line.
 fn hint_on_its_own_line(cause: &decision::SchemaError) -> String {
     cause.to_string().replace("; hint: ", "\nhint: ")
+}
+
+/// A message with one more line in front of its hint.
+fn with_note(cause: &Error, note: &str) -> String {
+    let text = cause.to_string();
+    match text.split_once("\nhint: ") {
+        Some((what, hint)) => format!("{what}\n  {note}\nhint: {hint}"),
+        None => format!("{text}\n  {note}"),
+    }
+}
+
+fn gave_up(attempts: u32, waited_seconds: f64, before: Option<&str>) -> String {
+    let before = before.map(|cause| format!("; the one before: {cause}")).unwrap_or_default();
+    format!("gave up after {attempts} attempts and {waited_seconds:.1} s of waiting between them{before}")
 }

@@ -31,7 +31,7 @@ pub(super) fn status(url: String, status: u16, body: &[u8], location: Option<Str
         Some(target) => format!("redirected to {target}"),
         None => message_of(body),
     };
-    Error::Status { url, status, message, hint: hint(status) }
+    Error::Status { url, status, message, hint: hint(status).to_owned() }
 }
 
 /// Where a redirect points; redirects are not followed.

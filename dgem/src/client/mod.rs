@@ -1,40 +1,59 @@
-//! Talks to a server: one POST to `{url}/chat/completions` per decision, within one total deadline.
+//! Talks to a server: requests below one base URL, each within one total deadline that covers tokens, tries and pauses.
 //!
-//! `body` writes the request, `reply` reads the answer, `fault` names what went wrong. Nothing here prints.
+//! [`Client`] is cheap to clone and may be used by many tasks at once: they share its connections and its token. `body`
+//! writes a decision, `reply` reads its answers, `retry` decides about further tries, `fault` names what went wrong.
+//! Nothing here prints.
 
 mod body;
 mod fault;
 mod reply;
+mod retry;
 
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
-use reqwest::redirect;
+use reqwest::{Method, Request as HttpRequest, redirect};
+use tokio::time::Instant;
 
 use crate::error::Error;
 use crate::settings::Settings;
 use crate::template::Request;
+use retry::Failure;
 
 pub use reply::Reply;
+pub use retry::Tally;
 
 /// A decision is a few kilobytes; what is larger than this is something else.
 const REPLY_LIMIT_BYTES: usize = 4 << 20;
 
-/// A connection to one server. Cheap to reuse, connections are kept.
-#[derive(Debug)]
+/// A connection to one server.
+#[derive(Clone, Debug)]
 pub struct Client {
     http: reqwest::Client,
-    settings: Settings,
+    settings: Arc<Settings>,
 }
 
-/// A reply with what the client itself measured.
+/// The body of a reply with status 2xx, and what it took to get it.
+#[derive(Debug)]
+pub struct Sent {
+    pub body: Vec<u8>,
+    /// Full address of the request.
+    pub url: String,
+    /// The last try: from its first byte sent to its last byte read.
+    pub wall: Duration,
+    pub tally: Tally,
+}
+
+/// A decision with what the client itself measured.
 #[derive(Debug)]
 pub struct Decided {
     pub reply: Reply,
-    /// From the first byte sent to the last byte read.
+    /// The last try: from its first byte sent to its last byte read.
     pub wall: Duration,
     /// Full address of the request.
     pub url: String,
+    pub tally: Tally,
 }
 
 impl Client {
@@ -43,7 +62,6 @@ impl Client {
         let mut builder = reqwest::Client::builder()
             .user_agent(concat!("dgem/", env!("CARGO_PKG_VERSION")))
             .default_headers(headers(&settings)?)
-            .timeout(settings.timeout)
             // A redirect would carry the state, and perhaps the token, to a place the user did not name.
             .redirect(redirect::Policy::none());
         if settings.endpoint.is_loopback() {
@@ -54,44 +72,73 @@ impl Client {
             builder = builder.tls_certs_only([]);
         }
         let http = builder.build().map_err(|cause| Error::HttpSetup { cause: fault::chain(&cause) })?;
-        Ok(Self { http, settings })
+        Ok(Self { http, settings: Arc::new(settings) })
+    }
+
+    pub fn settings(&self) -> &Settings {
+        &self.settings
     }
 
     /// Sends one decision and reads its answers.
     pub async fn decide(&self, request: &Request) -> Result<Decided, Error> {
-        let url = self.settings.endpoint.chat_completions();
         let body = body::chat_completion(self.settings.model.as_deref(), request);
-        let start = Instant::now();
-        let response =
-            self.http.post(&url).body(body).send().await.map_err(|cause| self.fault(&url, &cause))?;
-        let status = response.status();
-        let location = fault::redirect_target(&response);
-        let bytes = self.read(&url, response).await?;
-        let wall = start.elapsed();
-        if !status.is_success() {
-            return Err(fault::status(url, status.as_u16(), &bytes, location));
-        }
-        let reply = Reply::parse(&bytes, &url)?;
-        if start.elapsed() > self.settings.timeout {
-            // A reply may come in time and still take long to read.
-            return Err(Error::DeadlinePassed { url, seconds: self.settings.timeout.as_secs_f64() });
-        }
-        Ok(Decided { reply, wall, url })
+        let Sent { body, url, wall, tally } = self.post("/chat/completions", body).await?;
+        Ok(Decided { reply: Reply::parse(&body, &url)?, wall, url, tally })
     }
 
-    async fn read(&self, url: &str, mut response: reqwest::Response) -> Result<Vec<u8>, Error> {
+    /// Posts a JSON body to a path below the base URL: `/chat/completions` goes to `http://host/v1/chat/completions`.
+    pub async fn post(&self, path: &str, body: Vec<u8>) -> Result<Sent, Error> {
+        self.send(Method::POST, self.settings.endpoint.route(path), Some(body)).await
+    }
+
+    /// Reads a path below the base URL.
+    pub async fn get(&self, path: &str) -> Result<Sent, Error> {
+        self.send(Method::GET, self.settings.endpoint.route(path), None).await
+    }
+
+    /// The deadline, the tries and the token of one request.
+    async fn send(&self, method: Method, url: String, body: Option<Vec<u8>>) -> Result<Sent, Error> {
+        let settings = &self.settings;
+        let mut builder = self.http.request(method, &url);
+        if let Some(body) = body {
+            builder = builder.body(body);
+        }
+        let request = builder.build().map_err(|cause| Error::HttpSetup { cause: fault::chain(&cause) })?;
+        let late = || Error::DeadlinePassed { url: url.clone(), seconds: settings.timeout.as_secs_f64() };
+        let deadline = Instant::now() + settings.timeout;
+        let (result, tally) = retry::run(settings.retries, deadline, late, async || {
+            // A body in memory can always be sent again.
+            let request = request.try_clone().ok_or_else(|| {
+                Failure::for_good(Error::HttpSetup { cause: "the request cannot be repeated".to_owned() })
+            })?;
+            self.try_once(request, &url).await
+        })
+        .await;
+        let (body, wall) = result?;
+        Ok(Sent { body, url, wall, tally })
+    }
+
+    async fn try_once(&self, request: HttpRequest, url: &str) -> Result<(Vec<u8>, Duration), Failure> {
+        let network =
+            |cause: &reqwest::Error| Failure::of_the_network(fault::transport(&self.settings, url, cause));
+        let start = Instant::now();
+        let mut response = self.http.execute(request).await.map_err(|cause| network(&cause))?;
+        let status = response.status();
+        let location = fault::redirect_target(&response);
+        let retry_after = retry::retry_after(response.headers(), SystemTime::now());
         let mut bytes = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(|cause| self.fault(url, &cause))? {
+        while let Some(chunk) = response.chunk().await.map_err(|cause| network(&cause))? {
             if bytes.len() + chunk.len() > REPLY_LIMIT_BYTES {
-                return Err(Error::ReplyTooLarge { url: url.to_owned(), limit_mib: REPLY_LIMIT_BYTES >> 20 });
+                let limit_mib = REPLY_LIMIT_BYTES >> 20;
+                return Err(Failure::for_good(Error::ReplyTooLarge { url: url.to_owned(), limit_mib }));
             }
             bytes.extend_from_slice(&chunk);
         }
-        Ok(bytes)
-    }
-
-    fn fault(&self, url: &str, cause: &reqwest::Error) -> Error {
-        fault::transport(&self.settings, url, cause)
+        if !status.is_success() {
+            let error = fault::status(url.to_owned(), status.as_u16(), &bytes, location);
+            return Err(Failure::of_the_server(error, retry_after));
+        }
+        Ok((bytes, start.elapsed()))
     }
 }
 

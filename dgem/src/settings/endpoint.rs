@@ -41,7 +41,12 @@ impl Endpoint {
 
     /// Where decisions are posted.
     pub fn chat_completions(&self) -> String {
-        format!("{self}{CHAT_COMPLETIONS}")
+        self.route(CHAT_COMPLETIONS)
+    }
+
+    /// A path below the base URL, such as `/models`.
+    pub fn route(&self, path: &str) -> String {
+        format!("{self}{path}")
     }
 
     /// Scheme, host and port: the audience of a token for this server.

@@ -27,6 +27,8 @@ pub struct Settings {
     /// From the start of the connection to the last byte of the reply.
     pub timeout: Duration,
     pub token: Option<Token>,
+    /// Further tries after the first; 0 means none.
+    pub retries: u32,
 }
 
 impl Settings {
@@ -42,7 +44,7 @@ impl Settings {
         if token.is_some() && !endpoint.may_carry_a_token() {
             return Err(Error::TokenInTheClear { url: endpoint.to_string() });
         }
-        Ok(Self { endpoint, model: pick(&flags.model, env::MODEL), timeout, token })
+        Ok(Self { endpoint, model: pick(&flags.model, env::MODEL), timeout, token, retries: 0 })
     }
 }
 
