@@ -6,9 +6,9 @@ import os
 import torch
 from safetensors.torch import load_file
 
-import generate as g
+import contract
 import model as M
-from pack import Encoder
+from encoder import Encoder
 
 
 def load(path):
@@ -23,8 +23,8 @@ def load(path):
 
 def prompt_ids(enc, schema, state):
     if schema.get("layout") == "document_first":
-        return enc(g.render_document_first(schema, state))
-    return enc(g.render_prefix(schema)) + enc(g.render_suffix(state))
+        return enc(contract.render_document_first(schema, state))
+    return enc(contract.render_prefix(schema)) + enc(contract.render_suffix(state))
 
 
 def canvas_of(enc, schema, rng):

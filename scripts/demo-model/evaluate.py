@@ -1,8 +1,8 @@
 """Measures an exported demo model on held-out items and prints the targets with what is reached.
 
   python evaluate.py DIR [--items DIR/eval.jsonl] [--calibration DIR/calibration.json] [--extra handwritten.jsonl] [--quick]
-Items: group, part, family, schema, state, gold, expected (generate.py --out). Hand-written items may name a template
-(support, code, security) instead of a schema and need no gold. f32 compute of the stored weights, one denoise step.
+Items: group, part, family, schema, state, gold, expected (generate.py --out). Hand-written items name a template (see
+shipped.py) and have no gold; where no answer is expected the item counts as ambiguous. f32 compute of the stored weights, one denoise step.
 """
 import argparse
 import copy
@@ -14,7 +14,7 @@ import random
 import torch
 
 import decide as D
-import generate as g
+from contract import labels_of, names
 import shipped
 
 
@@ -34,12 +34,12 @@ class Answer:
     """One answered question: probabilities p, gold distribution, index of the right answer."""
 
     def __init__(self, item, q, logits, mass, temp):
-        names = g.names(q)
+        answers = names(q)
         self.item, self.q, self.mass = item, q, mass
         self.p = torch.softmax(logits / temp, -1).tolist()
-        self.right = names.index(item["expected"][q["id"]])
-        gold = item.get("gold", {}).get(q["id"])
-        self.gold = [gold[n] for n in names] if gold else [float(i == self.right) for i in range(len(names))]
+        gold, right = item.get("gold", {}).get(q["id"]), item["expected"][q["id"]]
+        self.right = None if right is None else answers.index(right)
+        self.gold = [gold[n] for n in answers] if gold else [1 / len(answers) if right is None else float(n == right) for n in answers]
         self.ok, self.clear = top(self.p) == self.right, max(self.gold) >= .7
 
 
@@ -60,7 +60,7 @@ def row(title, answers, table):
     near = mean([abs(top(a.p) - a.right) <= 1 for a in clear if a.q["type"] == "score"]) if clear[0].q["type"] == "score" else None
     count = {}
     for a in clear:
-        k = g.names(a.q)[a.right]
+        k = names(a.q)[a.right]
         count[k] = count.get(k, 0) + 1
     kl = mean([sum(x * math.log(max(x, 1e-9) / max(y, 1e-9)) for x, y in zip(a.gold, a.p)) for a in answers])
     table[title] = {"clear": len(clear), "accuracy": round(acc, 3), "majority": round(max(count.values()) / len(clear), 3), "kl": round(kl, 3)}
@@ -97,18 +97,6 @@ def flips(m, enc, items, rng, limit):
     return changed / max(1, total), total
 
 
-def read_extra(path):
-    out = []
-    for line in open(path, encoding="utf8"):
-        x = json.loads(line)
-        if "schema" not in x:
-            x["schema"], _, key = shipped.sheet(x["template"])
-            x["state"] = json.dumps({key: x["state"]}, ensure_ascii=False, separators=(",", ":"))
-            x["family"] = x["template"]
-        out.append(x)
-    return out
-
-
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("dir")
@@ -123,7 +111,7 @@ def main():
     m, enc = D.load(a.dir)
     items = [json.loads(l) for l in open(a.items or os.path.join(a.dir, "eval.jsonl"), encoding="utf8")]
     items = items[::3] if a.quick else items
-    able = [x for x in items if all(l in enc.label for q in x["schema"]["questions"] for l in g.labels_of(q))]
+    able = [x for x in items if all(l in enc.label for q in x["schema"]["questions"] for l in labels_of(q))]
     if len(able) < len(items):
         print(f"left out: {len(items) - len(able)} items with more options than the tokenizer has labels")
     items = able
@@ -157,11 +145,12 @@ def main():
         for steps in (1, 2, 4):
             row(f"{steps} denoise steps", run(m, enc, base, temps, rng, steps), table)
     if a.extra:
-        extra = run(m, enc, read_extra(a.extra), temps, rng)
+        extra = run(m, enc, shipped.handwritten(a.extra), temps, rng)
         for fam in ("support", "code", "security"):
             here = [x for x in extra if x.item["family"] == fam]
             for qid in dict.fromkeys(x.q["id"] for x in here):
                 row(f"hand-written {fam}: {qid}", [x for x in here if x.q["id"] == qid], table)
+        print(f"\nhand-written, {len(extra)} answers: entropy where no answer is expected {mean([entropy(x.p) for x in extra if not x.clear]):.3f}, elsewhere {mean([entropy(x.p) for x in extra if x.clear]):.3f}; accuracy {mean([x.ok for x in extra if x.clear]):.3f}")
     print("\n| target | wanted | reached |\n|---|---|---|")
     worst = lambda keys, what: ", ".join(f"{k.split(' ', 1)[1]} {table[k][what]:.2f}" for k in keys if k in table)
     print(f"| booleans and choices of the three policies | >= 0.90 | mean {mean([table[k]['accuracy'] for k in core]):.3f} ({worst(core, 'accuracy')}) |")

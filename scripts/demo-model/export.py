@@ -18,8 +18,8 @@ import torch
 from safetensors.torch import save_file
 
 import decide as D
-import generate as g
 import model as M
+from contract import labels_of, names, render_sheet
 
 
 def write_json(path, obj):
@@ -94,10 +94,10 @@ def expected(out, items):
         canvas, slots, labels = D.canvas_of(enc, schema, rng)
         lg = hf_logits(hf, prompt, canvas)
         cases.append({"schema": schema, "state": state, "prompt_ids": prompt, "prompt_tokens": len(prompt), "canvas_ids": canvas,
-                      "slots": [{"id": q["id"], "pos": s, "labels": g.labels_of(q), "label_ids": ls, "label_logits": [round(float(x), 5) for x in lg[s, ls]],
+                      "slots": [{"id": q["id"], "pos": s, "labels": labels_of(q), "label_ids": ls, "label_logits": [round(float(x), 5) for x in lg[s, ls]],
                                  "probabilities": [round(float(x), 6) for x in torch.softmax(lg[s, ls], -1)], "label_mass": round(float(torch.softmax(lg[s], -1)[ls].sum()), 6), "argmax_id": int(lg[s].argmax())}
                                 for q, s, ls in zip(schema["questions"], slots, labels)]})
-        sheet = g.render_sheet(schema)
+        sheet = render_sheet(schema)
         msgs = [{"role": "user", "content": "State:\n" + state + "\n\n" + sheet}] if schema.get("layout") == "document_first" else [{"role": "system", "content": sheet}, {"role": "user", "content": state}]
         ids = tok.apply_chat_template(msgs, add_generation_prompt=True, tokenize=True)
         ids = ids["input_ids"] if hasattr(ids, "keys") else ids
@@ -125,7 +125,7 @@ def calibrate(out, items):
         if x["part"] == "calibration":
             lg, _ = D.decide(m, enc, x["schema"], x["state"], rng)
             for q, l in zip(x["schema"]["questions"], lg):
-                rec.setdefault(q["type"], []).append((l, torch.tensor([x["gold"][q["id"]][n] for n in g.names(q)])))
+                rec.setdefault(q["type"], []).append((l, torch.tensor([x["gold"][q["id"]][n] for n in names(q)])))
     score = lambda t, v: -sum(float((torch.log_softmax(l / t, -1) * y).sum()) for l, y in v) / len(v)
     temps = {k: min((score(t / 20, v), t / 20) for t in range(8, 81))[1] for k, v in sorted(rec.items())}
     for k, v in rec.items():

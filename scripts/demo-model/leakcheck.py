@@ -14,8 +14,10 @@ import sys
 
 import banks as B
 import banks_generic as G
-import generate as g
 import lexicon
+import shipped
+from phrases import SLOT, part
+from sheets import FAMILIES, make_sheet
 
 
 def fold(text):
@@ -54,17 +56,17 @@ def pattern(text):
 def banks_clash():
     bad, held_total = [], 0
     for name, bank in all_banks():
-        train, held = ([phrase(x) for x in g.part(bank, s)] for s in ("train", "held"))
+        train, held = ([phrase(x) for x in part(bank, s)] for s in ("train", "held"))
         if len(bank) < 4:
             continue
         held_total += len(held)
         flat = {" ".join(fold(t)) for t in train}
-        free = [pattern(t) for t in train if g.SLOT.search(t) and len(fold(g.SLOT.sub("", t))) >= 2]
+        free = [pattern(t) for t in train if SLOT.search(t) and len(fold(SLOT.sub("", t))) >= 2]
         for h in held:
             f = " ".join(fold(h))
             if f in flat:
                 bad.append((name, h, "same phrase"))
-            elif not g.SLOT.search(h):
+            elif not SLOT.search(h):
                 bad += [(name, h, p.pattern) for p in free if p.match(f)]
     return bad, held_total
 
@@ -88,15 +90,15 @@ def main():
     lexicon.PATH = a.tokens
     bad, held = banks_clash()
     rng, seen = random.Random(1), set()
-    fams = [f for f in g.FAMILIES if f != "lexicon"]
+    fams = [f for f in FAMILIES if f != "lexicon"]
     for _ in range(a.draws // 4):
-        s = g.make_sheet(rng, "train", rng.choice(fams))
+        s = make_sheet(rng, "train", rng.choice(fams))
         for _ in range(4):
             seen |= sentences(s.state(rng)[0])
     print(f"{held} held-out phrases; {len(seen)} different training sentences drawn")
     # sentences without a split (fillers, file names, openings) may recur; only those of held-out phrases must not
     if a.items:
-        pats = [pattern(phrase(x)) for name, bank in all_banks() if len(bank) >= 4 for x in g.part(bank, "held") if len(fold(g.SLOT.sub("", phrase(x)))) >= 2]
+        pats = [pattern(phrase(x)) for name, bank in all_banks() if len(bank) >= 4 for x in part(bank, "held") if len(fold(SLOT.sub("", phrase(x)))) >= 2]
         for line in open(a.items, encoding="utf8"):
             x = json.loads(line)
             if x["family"] == "lexicon":
@@ -106,8 +108,7 @@ def main():
                     bad.append((x["id"], s, "drawn in training"))
     if a.extra:
         whole = {" ".join(fold(phrase(x))) for _, bank in all_banks() for x in bank}
-        for line in open(a.extra, encoding="utf8"):
-            x = json.loads(line)
+        for x in shipped.handwritten(a.extra):
             bad += [(x["id"], s, "hand-written sentence in the banks or in training") for s in sentences(x["state"]) if s in seen or s in whole]
     for b in bad:
         print("clash:", *b, sep=" | ")

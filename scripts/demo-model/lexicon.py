@@ -12,6 +12,7 @@ import torch
 import banks as B
 import banks_generic as G
 import words
+from phrases import as_json, join
 
 FRAMES = B.lines("""
 the {w} was next to the {w}
@@ -97,7 +98,7 @@ def unique(names):
 
 
 class Lexicon:
-    """Stands where a generate.Sheet stands: family, layout, schema, specs and state(rng). A state speaks of one to three
+    """Stands where a sheets.Sheet stands: family, layout, schema, specs and state(rng). A state speaks of one to three
     subjects; every choice question has the subject's word among its options, booleans name a subject or something else."""
     family = "lexicon"
 
@@ -106,7 +107,7 @@ class Lexicon:
         self.text, self.unit, self.near, self.sim = table(PATH)
         pool = anchors(PATH, split)
         subjects = subjects or (1 if n == 1 else rng.choices([1, 2, 3], [.35, .4, .25])[0])
-        self.named = set()  # options that some boolean names
+        self.named = {}  # options that booleans name -> these questions
         self.pools, qs = [], []  # candidate subjects of each slot of the state; (question, vectors of its answers)
         for _ in range(subjects):
             k = size or rng.choices([2, 3, 4, 5, 6, 8, 12, 20, 26, 40, 60], [20, 22, 20, 12, 8, 6, 4, 2, 1.5, .7, .3] if subjects == 1 else [24, 26, 20, 10, 4, 2, 0, 0, 0, 0, 0])[0]
@@ -165,10 +166,10 @@ class Lexicon:
 
     def _yes_no(self, rng, option):
         c, used, name = option
-        self.named.add(name)
         q = {"id": rng.choice(YES_IDS), "type": "boolean", "instructions": rng.choice(YES).format(name.replace("_", " "))}
         if len(used) > 1 and rng.random() < .4:
             q["criteria"] = {"true": " ".join(self.text[j] for j in used[1:]), "false": rng.choice(["anything else", "other things", "not this"])}
+        self.named.setdefault(name, []).append(q)
         v = self.unit[used].mean(0)
         return q, v / np.linalg.norm(v)
 
@@ -195,6 +196,7 @@ class Lexicon:
                 sents.append(re.sub(r"\{w\}", lambda _: self.text[next(it)], f))
             if id(asked) in order:  # which words speak for which option, for the looking losses
                 clues.append(({self.text[j] for j in got}, order.index(id(asked)), options.index(pick)))
+            clues += [({self.text[j] for j in got}, order.index(id(q)), 0) for q in self.named.get(pick[2], ()) if id(q) in order]
             v = self.unit[got].mean(0)
             groups.append(v / np.linalg.norm(v))
         if rng.random() < .3:
@@ -209,8 +211,7 @@ class Lexicon:
             else:
                 p = np.exp((s - s.max()) / .07)
                 gold.append((p / p.sum()).tolist())
-        import generate
-        text = generate.join(rng, sents)
+        text = join(rng, sents)
         if rng.random() < .3:
-            text = generate.as_json(rng, rng.choice(["text", "message", "note", "input", "utterance", "document"]), text)
+            text = as_json(rng, rng.choice(["text", "message", "note", "input", "utterance", "document"]), text)
         return text, gold, {"clues": clues}

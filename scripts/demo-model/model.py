@@ -162,14 +162,19 @@ def word_looks(q, k, b):
     return looks(q, k, b, b["words"])
 
 
-def line_looks(q, k, b):
-    """Of rows of option lines on the shared sheet (b["lines"], row numbers): scores [lines, Lp]."""
+def line_looks(q, k, b, rows="lines"):
+    """Of rows of option lines on the shared sheet (b[rows], row numbers): scores [lines, Lp]."""
     T, Lp, _, _ = b["shape"]
     if not Lp:
         return q.new_zeros(0, 1).float()
-    tree = torch.div(b["lines"], Lp, rounding_mode="floor")
-    later = torch.arange(Lp)[None] > (b["lines"] % Lp)[:, None]
-    return (k[:T * Lp].view(T, Lp, -1)[tree] @ q[b["lines"]][:, :, None])[..., 0].float().masked_fill(later, -1e9)
+    tree = torch.div(b[rows], Lp, rounding_mode="floor")
+    later = torch.arange(Lp)[None] > (b[rows] % Lp)[:, None]
+    return (k[:T * Lp].view(T, Lp, -1)[tree] @ q[b[rows]][:, :, None])[..., 0].float().masked_fill(later, -1e9)
+
+
+def yes_looks(q, k, b):
+    """Of rows of "yes" lines."""
+    return line_looks(q, k, b, "yes")
 
 
 def masks(plen, ulen, clen, K, Lp, Lc):

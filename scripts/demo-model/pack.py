@@ -1,69 +1,17 @@
-"""Decisions as rows: text to ids, answer templates, and batches of trees (one shared sheet, K states with one canvas)."""
+"""Decisions as rows: batches of trees (one shared sheet, K states with one canvas each)."""
+import re
+
 import numpy as np
 import torch
-from tokenizers import Tokenizer
 
-import generate as g
+import lexicon
 import model as M
-
-PAD, TURN_CLOSE = 0, 106
-
-
-class Encoder:
-    """Text to ids, and the answer template of a schema."""
-
-    def __init__(self, path):
-        self.tok = Tokenizer.from_file(path)
-        self.vocab = self.tok.get_vocab_size()
-        self.label, self.glued = {}, {}
-        for l in ["yes", "no"] + list(g.LETTERS):
-            self.label[l] = self.id("▁" + l)
-        pairs = [(l, self.tok.token_to_id("▁" + l)) for l in g.PAIRS]  # a tokenizer may lack them
-        self.label.update({l: i for l, i in pairs if i is not None})
-        for l in ["yes", "no"] + list(g.LETTERS):
-            self.glued[l] = self.tok.token_to_id(l)
-        for i in range(10):
-            self.label[str(i)] = self.glued[str(i)] = self.id(str(i))
-        self.colon, self.label_ids = self.id(":"), set(self.label.values())
-
-    def id(self, t):
-        i = self.tok.token_to_id(t)
-        assert i is not None, t
-        return i
-
-    def __call__(self, text):
-        return self.tok.encode(text, add_special_tokens=False).ids
-
-    def template(self, questions):
-        """(canvas ids, slot positions, label ids of each slot); canvas padded to a multiple of 16."""
-        ids, slots, last = [], [], len(questions) - 1
-        short = last >= 10
-        table = self.glued if short else self.label
-        for k, q in enumerate(questions):
-            label = g.labels_of(q)[0]
-            end = "" if k == last or short else "\n"
-            line = self(((" " if k else "") + f"{q['id']}{label}") if short else f"{q['id']}: {label}{end}")
-            at = len(line) - (2 if end else 1)
-            assert line[at] == table[label], (q["id"], line)
-            slots.append(len(ids) + at)
-            ids += line
-        ids.append(TURN_CLOSE)
-        ids += [PAD] * (-len(ids) % 16)
-        return ids, slots, [[table[l] for l in g.labels_of(q)] for q in questions]
+from contract import render_document_first, render_prefix, render_suffix
+from encoder import sheet_spans
+from sheets import make_sheet
 
 
-def sheet_spans(ids, schema, lead=1):
-    """Token rows of each question's block and of each of its label lines: ((start, end), [(start, end) ...]). `lead` counts
-    the newline runs before the sheet's opening."""
-    cuts = [i for i, t in enumerate(ids) if 107 <= t <= 114]
-    starts, ends = [0] + [i + 1 for i in cuts], cuts + [len(ids)]
-    at = lead + (2 if schema.get("instructions", "").strip() else 1)
-    out = []
-    for q in schema["questions"]:
-        n = len(g.labels_of(q))
-        out.append(((starts[at], ends[at + n]), [(starts[at + 1 + l], ends[at + 1 + l]) for l in range(n)]))
-        at += n + 1
-    return out
+STOP = set("the and for was with that from this but not are his her you they its have were which their been will has had who can out into them then some when what more".split())  # say nothing alone
 
 
 class Augment:
@@ -76,6 +24,19 @@ class Augment:
 
     def __call__(self, ids, rng, rate):
         return [rng.choice(self.near[t]) if rng.random() < rate and self.near.get(t) else t for t in ids]
+
+
+def clues_of(sheet, facts):
+    """Which words of the state speak for which label: [(words, question, label)]. A phrase that tells "yes" or "no", or a key
+    that a label stands for, counts; a key that none of the labels stands for says nothing."""
+    out = list(facts.get("clues", ()))
+    for text, attr, key in facts.get("told", ()):
+        words = {w for w in re.findall(r"[A-Za-z]{3,}", str(text))} - STOP
+        for k, spec in enumerate(sheet.specs):
+            if spec["attr"] == attr:
+                o = next((i for i, keys in enumerate(spec["groups"]) if key in keys), 1 if spec["type"] == "boolean" and key in ("yes", "no") else None)
+                out += [] if o is None else [(words, k, o)]
+    return out
 
 
 class Packer:
@@ -93,10 +54,13 @@ class Packer:
         r, enc = self.rng, self.enc
         state, gold, facts = sheet.state(r)
         first = sheet.layout == "schema_first"
-        u = enc(g.render_suffix(state) if first else g.render_document_first(sheet.schema, state, sheet.partial))
-        at = {self.enc.tok.token_to_id("▁" + w): (k, o) for ws, k, o in facts.get("clues", ()) for w in ws}
-        at.pop(None, None)
-        clues = [(i, *at[t]) for i, t in enumerate(u) if t in at] if first and at and not sheet.partial else []
+        u = enc(render_suffix(state) if first else render_document_first(sheet.schema, state, sheet.partial))
+        at, clues = {}, []  # token -> {question: label, or None where phrases differ}
+        for words, k, o in clues_of(sheet, facts) if first and not sheet.partial else ():
+            for t in {enc.tok.token_to_id(p + w) for w in words for p in ("▁", "")} - {None}:
+                at.setdefault(t, {})[k] = o if at.get(t, {}).get(k, o) == o else None
+        for i, t in enumerate(u if at else ()):
+            clues += [(i, k, o) for k, o in at.get(t, {}).items() if o is not None]
         if callable(self.augment) and r.random() < .5:
             u = self.augment(u, r, r.choice([.06, .12, .2])) if first else u[:20] + self.augment(u[20:], r, .06)
         if self.augment and first and r.random() < .25:  # noise words in the state
@@ -126,9 +90,9 @@ class Packer:
         r = self.rng
         while True:
             if r.random() < self.easy:
-                sheet = g.lexicon.Lexicon(r, self.split, "schema_first", None, r.choice([2, 2, 3, 3, 4, 5]))
+                sheet = lexicon.Lexicon(r, self.split, "schema_first", None, r.choice([2, 2, 3, 3, 4, 5]))
             else:
-                sheet = g.make_sheet(r, self.split, self.family, self.layout)
+                sheet = make_sheet(r, self.split, self.family, self.layout)
             sheet.asked = list(range(len(sheet.schema["questions"])))
             sheet.partial = len(sheet.asked) > 1 and r.random() < .03
             if sheet.partial:
@@ -141,7 +105,7 @@ class Packer:
                 if len(d[0]) < 300 or r.random() < .03:
                     self.docs.append(([], [d]))
                 continue
-            prefix = self.enc(g.render_prefix(sheet.schema, sheet.partial))
+            prefix = self.enc(render_prefix(sheet.schema, sheet.partial))
             if len(prefix) > 420:
                 continue
             if callable(self.augment) and sheet.family != "lexicon" and r.random() < .3:
@@ -200,19 +164,23 @@ class Packer:
         aux = [i for i, s in enumerate(look) if s]
         own = np.zeros((len(aux), Lp + Lc), bool)
         lines, letter, header = [], [], []  # rows of option lines on the sheets; where their label and question id stand
+        yes, topic = [], []  # rows of "yes" lines, and where their question is worded
         for t, (prefix, own_kids) in enumerate(trees):
             for (a, z), opts in (own_kids[0][3] if prefix else []):
                 colon = next(i for i in range(a + 1, z) if prefix[i] == self.enc.colon)
                 for x, y in opts:
                     l = next((i for i in range(x + 1, min(x + 4, y)) if prefix[i] in self.enc.label_ids), x + 1)
                     for row in range(min(l + 2, y - 1), y):
+                        if prefix[l] == self.enc.label["yes"] and opts[0][0] - 1 > colon + 1:
+                            yes.append(t * Lp + row)
+                            topic.append((colon + 1, opts[0][0] - 1))
                         lines.append(t * Lp + row)
                         letter.append((l, l + 1))
                         header.append((a + 1, colon))
         block, option, state, before = np.zeros((len(aux), Lp + Lc), bool), np.zeros((len(aux), Lp + Lc), np.int64), np.zeros((len(aux), Lp + Lc), bool), np.zeros((len(aux), Lp + Lc), bool)
         words, match = [], []  # state words of matching decisions, and the option lines they speak for
         for i, (u, c, s, spans, _, clues) in enumerate(kids):
-            for row, q, o in clues:
+            for row, q, o in self.rng.sample(clues, min(len(clues), 6)):
                 words.append(T * Lp + i * Lc + row)
                 match.append(spans[q][1][o])
         canvas_rows = {}
@@ -236,6 +204,6 @@ class Packer:
             for l, (x, y) in enumerate(opts):
                 option[r, x:y] = l + 1
         spread = lambda v, n=Lp: torch.from_numpy(np.stack([(np.arange(n) >= a) & (np.arange(n) < z) for a, z in v])) if v else torch.zeros(0, n, dtype=torch.bool)
-        return dict(words=tens(words), match=spread(match, Lp + Lc), rows=torch.from_numpy(rows), facts=[k[4] for k in kids], own=torch.from_numpy(own), before=torch.from_numpy(before), lines=tens(lines), letter=spread(letter), header=spread(header), aux=tens(aux), block=torch.from_numpy(block), option=torch.from_numpy(option), state=torch.from_numpy(state), ids=torch.from_numpy(ids), pos=torch.from_numpy(pos), canvas=torch.from_numpy(canvas)[:, None], mask=mask,
+        return dict(words=tens(words), match=spread(match, Lp + Lc), rows=torch.from_numpy(rows), facts=[k[4] for k in kids], own=torch.from_numpy(own), before=torch.from_numpy(before), lines=tens(lines), letter=spread(letter), header=spread(header), yes=tens(yes), topic=spread(topic), aux=tens(aux), block=torch.from_numpy(block), option=torch.from_numpy(option), state=torch.from_numpy(state), ids=torch.from_numpy(ids), pos=torch.from_numpy(pos), canvas=torch.from_numpy(canvas)[:, None], mask=mask,
                     shape=(T, Lp, K, Lc), at=tens([x[0] for x in sup]), lab=torch.from_numpy(lab), prob=torch.from_numpy(prob), n=tens([len(x[1]) for x in sup]), w=torch.tensor([x[3] for x in sup]), fam=[x[4] for x in sup], typ=[x[5] for x in sup],
                     fill=(sum(len(t[0]) for t in trees) + sum(len(k[0]) + len(k[1]) for k in kids)) / N)

@@ -36,3 +36,18 @@ def sheet(family):
         return None
     specs = [{"attr": a, "type": q["type"], "groups": g} for q, (a, g) in zip(schema["questions"], attrs.values())]
     return schema, specs, next(iter(body["state"]))
+
+
+def handwritten(path):
+    """Items of handwritten.jsonl in the form of eval.jsonl: {id, template (a family above), state (object, or text for the
+    template's own key), expected (null where the text does not decide)} gets schema, family and the state as templates send it."""
+    out = []
+    with open(path, encoding="utf8") as f:
+        for line in f:
+            x = json.loads(line)
+            x["family"], (x["schema"], _, key) = x["template"], sheet(x["template"])
+            state = x["state"] if isinstance(x["state"], dict) else {key: x["state"]}
+            x["state"] = json.dumps(state, ensure_ascii=False, separators=(",", ":"))
+            x["expected"] = {k: {True: "yes", False: "no"}.get(v, v) for k, v in x["expected"].items()}
+            out.append(x)
+    return out

@@ -3,7 +3,11 @@
   python train.py OUT --tokens DIR --minutes 60 [--init STATE.pt] [--decay 1.0]
 DIR holds tokenizer.json (vocab.py) and words.pt (embed.py). Writes OUT/state.pt every few minutes, at the end and on
 SIGINT or SIGTERM, and OUT/log.txt; `--init OUT/state.pt` goes on from there with the optimiser's state. The learning rate is
-constant, then falls to zero over the last `--decay` part of the minutes. Stopped time (SIGSTOP) does not count.
+constant, then falls to zero over the last `--decay` part of the minutes. Minutes are those of the processor: time that other
+programs had, or that the process was stopped, does not count.
+
+From nothing, three stages: `--find` steps teach the plain heads of wiring.py where to look, `--bind` steps teach small matching
+sheets, then everything is mixed, with fewer and fewer small sheets (`--easy`).
 """
 import argparse
 import json
@@ -18,99 +22,17 @@ import torch.nn.functional as F
 
 import attention
 import decide
-import generate as g
 import lexicon
 import model as M
+from encoder import Encoder
 from optim import Muon
-from pack import Augment, Encoder, Packer
+from pack import Augment, Packer
 from probe import Probe
-
-# Heads that are told where to look: name -> (layer, head, scores). The row before a slot reads its id; option lines read
-# their label and their question's id; then the row before the slot reads the state and takes an option; the slot copies it.
-LOOK = {"own": (0, 0, M.ask_looks), "letter": (1, 0, M.line_looks), "header": (1, 2, M.line_looks), "match": (2, 0, M.word_looks), "match2": (2, 2, M.word_looks), "state": (3, 0, M.ask_looks), "option": (3, 2, M.ask_looks), "before": (4, 0, M.slot_looks)}
-
+from sheets import FAMILIES
+from wiring import FINDERS, LOOK, build, freeze
 
 LOOK_ON = {"block": (2, 0, M.slot_looks), "state": (3, 1, M.slot_looks), "option": (4, 0, M.slot_looks)}
 WEIGHTS_ON = {"support": .25, "code": .22, "security": .22, "injection": .06, "router": .06, "contract": .07, "generic": .12, "lexicon": 0}
-
-
-def build(enc, tokens, seed):
-    """A fresh model and the mask of embedding entries that train. The first dimensions of the residual stream hold meaning
-    (MiniLM, words only), the rest hold symbols (labels, punctuation). The supervised heads start as plain copies between
-    these parts, and sublayers write softly, so that meaning can be compared in the upper layers from the first step."""
-    torch.manual_seed(seed)
-    model = M.Model(M.config(vocab=enc.vocab))
-    d = torch.load(os.path.join(tokens, "words.pt"))
-    rows, dims, H = d["is_word"].nonzero()[:, 0], d["table"].shape[1], model.emb.shape[1]
-    sel = lambda at: torch.eye(H)[list(at)]
-    sent = 72
-    u = sel([*range(32), *range(sent, sent + 32)])  # the strongest dimensions of both halves
-    letter, name = sel(range(dims, dims + 32)), torch.linalg.qr(torch.randn(64, 32))[0].T @ u  # codes of labels, of ids
-    to_name = sel(range(dims + 32, H))
-    is_label = torch.tensor(sorted(enc.label_ids | set(enc.glued.values())))
-    flag_word, flag_label = dims + 31, dims + 30
-    with torch.no_grad():
-        model.emb[:, :dims] = 0
-        model.emb[:, dims:] = torch.nn.functional.normalize(torch.randn(enc.vocab, H - dims), dim=-1)
-        model.emb[rows, :dims] = .9 * d["table"][rows]
-        model.emb[rows, dims:] *= .15
-        model.emb[:, [flag_word, flag_label]] = 0
-        model.emb[rows, flag_word] = .2
-        model.emb[is_label, dims + 32:] *= .3
-        model.emb[is_label, flag_label] = .3
-        model.norm[:dims], model.norm[dims:] = .1, 1.7
-        for l, attn in zip(model.layers, (.7, 1, 1, 1.2, 2)):
-            l.n_attn.fill_(attn)
-            l.n_post.fill_(.3)
-            l.o *= .3
-        hd = 64
-        turn, still = [*range(8), *range(32, 40)], [*range(8, 32), *range(40, 64)]
-
-        def wire(layer, group, value, out, at):
-            """Rows `at` of the group's values carry `value`; the group's first head writes them to `out`."""
-            l = model.layers[layer]
-            at = torch.tensor(at)
-            (l.k_ if l.v is None else l.v)[group * hd + at] = value
-            head = group * (l.nh // l.nkv) * hd
-            l.o[:, head:head + hd] = 0
-            l.o[:, head + at] = out.T
-
-        any_row = list(range(32))
-        wire(0, 0, name, to_name, any_row)
-        wire(1, 0, letter, letter, any_row)
-        wire(1, 1, name, to_name, any_row)
-        # words of the state look at option lines with like words (never at themselves: options carry a label's flag) and
-        # take over label and id; the row before the slot collects the labels from words whose id is its own
-        codes = torch.cat([letter[:30], letter[:2] * 0])[:16]
-        for group, content in ((0, [*range(16), *range(sent, sent + 16)]), (1, [*range(16, 32), *range(sent + 16, sent + 32)])):
-            l, g = model.layers[2], group * (model.layers[2].nh // model.layers[2].nkv)
-            wire(2, group, codes, codes, still[32:])
-            l.k_[group * hd + torch.tensor(turn)] = to_name[:16]
-            l.o[:, g * hd + torch.tensor(turn)] = to_name[:16].T
-            l.k_[group * hd + torch.tensor(still[:31])] = l.q[g * hd + torch.tensor(still[:31])] = 1.5 * sel(content[:31])
-            l.q[g * hd + torch.tensor(still[32:] + turn)] *= .1
-            l.q[g * hd + still[31]], l.k_[group * hd + still[31]] = 2 * sel([flag_word])[0], 2 * sel([flag_label])[0]
-        wire(3, 0, letter, letter, still[:32])
-        l = model.layers[3]
-        l.k_[still[32:]] = l.q[still[32:]] = to_name[:16]
-        l.q[still[:32]] *= .1
-        mix = torch.linalg.qr(torch.randn(32, 16))[0].T @ letter
-        wire(3, 1, mix, mix, turn)
-        g = l.nh // l.nkv * hd
-        l.k_[hd + torch.tensor(still)] = l.q[g + torch.tensor(still)] = sel([*range(24), *range(sent, sent + 24)])
-        l.q[g + torch.tensor(turn)] *= .1
-        wire(4, 0, letter, letter, still[:32])
-        model.layers[4].q[still[:32]] *= .1
-    free = torch.ones_like(model.emb)
-    free[rows, :dims] = 0  # the meaning of a word stays as MiniLM has it, also for words that training never shows
-    return model, free
-
-
-def freeze(model):
-    """Other norm weights, router scales and layer scalars stay at one: their gradients cost more than they bring."""
-    for l in model.layers:
-        for p in (l.n_in, l.n_ff, l.n_ff2, l.n_post1, l.n_post2, l.r_scale, l.r_exp, l.s_dec, l.s_enc):
-            p.requires_grad_(False)
 
 
 @torch.no_grad()
@@ -136,19 +58,21 @@ def check(model, batches):
 
 
 def looking(point, b):
-    """Losses of the supervised heads, the option last; empty groups count nothing."""
+    """Loss of each supervised head; empty groups count nothing."""
     neg = lambda x, m: x.masked_fill(~m, -1e9)
-    out = []
+    out = {}
     for name in [k for k in point if k not in ("option", "pool")]:
         x, m = point[name], b[name.rstrip("2")]
         if not len(x):
-            out.append(torch.zeros(()))
+            out[name] = torch.zeros(())
             continue
-        out.append((torch.logsumexp(x, -1) - torch.logsumexp(neg(x, m), -1)).mean())
+        out[name] = (torch.logsumexp(x, -1) - torch.logsumexp(neg(x, m), -1)).mean()
+    if "option" not in point:
+        return out
     p = torch.softmax(point["option"], -1)
     share = p.new_zeros(len(p), int(b["option"].max()) + 1).scatter_add_(1, b["option"], p)[:, 1:]
     gold = b["prob"][b["aux"]][:, :share.shape[1]]
-    out.append(-(gold * torch.log(share[:, :gold.shape[1]] + 1e-6)).sum(-1).mean())
+    out["option"] = -(gold * torch.log(share[:, :gold.shape[1]] + 1e-6)).sum(-1).mean()
     return out
 
 
@@ -160,12 +84,14 @@ def main():
     ap.add_argument("--decay", type=float, default=.4)
     ap.add_argument("--init")
     ap.add_argument("--from-model", help="train an exported checkpoint on, with its own shape and tokenizer (layers S S F S F)")
-    ap.add_argument("--trees", type=int, default=5)
-    ap.add_argument("--kids", type=int, default=8)
-    ap.add_argument("--lr", type=float, default=.012)
+    ap.add_argument("--trees", type=int, default=6)
+    ap.add_argument("--kids", type=int, default=4)
+    ap.add_argument("--lr", type=float, default=.006)
     ap.add_argument("--slow", type=float, default=.35, help="share of --lr for matrices that start wired")
     ap.add_argument("--adam-lr", type=float, default=1e-3)
-    ap.add_argument("--easy", type=float, default=150e3, help="labels over which small matching sheets fade out")
+    ap.add_argument("--find", type=int, default=120, help="steps of the first stage, at twice --lr")
+    ap.add_argument("--bind", type=int, default=200, help="steps of the second stage")
+    ap.add_argument("--easy", type=float, default=60e3, help="labels over which small matching sheets fade out")
     ap.add_argument("--hint", type=float, default=.4, help="weight of the looking losses; fades out over --hint-labels")
     ap.add_argument("--hint-labels", type=float, default=900e3)
     ap.add_argument("--check", type=int, default=400, help="steps between looks at held-out batches")
@@ -178,7 +104,8 @@ def main():
     if a.from_model:
         model, enc = decide.load(a.from_model)
         aug, free, look = True, torch.ones_like(model.emb), LOOK_ON
-        g.FAMILIES.update({f: (*g.FAMILIES[f][:2], w) for f, w in WEIGHTS_ON.items()})
+        FAMILIES.update({f: (*FAMILIES[f][:2], w) for f, w in WEIGHTS_ON.items()})
+        a.find = a.bind = 0
     else:
         enc, aug, look = Encoder(os.path.join(a.tokens, "tokenizer.json")), Augment(os.path.join(a.tokens, "words.pt")), LOOK
         model, free = build(enc, a.tokens, a.seed)
@@ -187,7 +114,7 @@ def main():
     ids = {id(p) for p in mats}
     probe = Probe(model.c["hidden_size"])
     rest = [p for p in model.parameters() if id(p) not in ids and p.requires_grad] + list(probe.parameters())
-    fast = {id(model.layers[0].q)} if a.from_model else {id(p) for i, l in enumerate(model.layers) for p in ((l.q, l.k_) if l.v is not None else (l.q,) if i > 2 else ())}  # where to look is learnt, what is copied starts wired
+    fast = {id(model.layers[0].q)} if a.from_model else {id(p) for i, l in enumerate(model.layers) for p in ((l.q, l.k_) if l.v is not None else (l.q,))}  # where to look is learnt, what is copied starts wired
     opts = [Muon([p for p in mats if id(p) in fast], a.lr), Muon([p for p in mats if id(p) not in fast], a.lr), torch.optim.Adam(rest, lr=a.adam_lr, betas=(.9, .98), fused=True)]
     step, labels = 0, 0
     if a.init:
@@ -199,6 +126,7 @@ def main():
             for o, x in zip(opts, s["opts"]):
                 o.load_state_dict(x)
     base = [a.lr, a.lr * a.slow, a.adam_lr]
+    finder = Muon([p for i in (0, 1) for p in (model.layers[i].q, model.layers[i].k_)] + [model.layers[4].q], 2 * a.lr)
     packer = Packer(enc, random.Random(a.seed * 1000003 + step), "train", a.trees, a.kids, augment=aug)
     held = {"held": ("held", None, 8), "unseen topics": ("unseen", "generic", 2), "train": ("train", None, 2)}
     held = {k: [p.batch() for p in [Packer(enc, random.Random(99), split, 4, 6, fam)] for _ in range(n)] for k, (split, fam, n) in held.items()}
@@ -220,19 +148,24 @@ def main():
     for l in model.layers:
         l.pre, l.post = torch.compile(l.pre, dynamic=True), torch.compile(l.post, dynamic=True)
     say(time.strftime("%H:%M:%S"), "parameters", sum(p.numel() for p in model.parameters()), vars(a))
-    shown = ()
+    shown = {}
     used, ema, saved, rate = 0.0, None, time.time(), [labels, 0.0]
+    clock = time.process_time
     while True:
-        t = time.time()
+        t = clock()
         frac = used / (60 * a.minutes)
         if frac >= 1 or stop:
             break
-        packer.easy = .85 * max(0, 1 - labels / a.easy)
+        first = step < a.find + a.bind
+        packer.easy = 1 if first else .85 * max(0, 1 - labels / a.easy)
+        if packer.K != (2 if first else a.kids):
+            packer.K, packer.pool = 2 if first else a.kids, []
         b = packer.batch()
-        k = min(1, (step + 1) / 60) * min(1, (1 - frac) / max(a.decay, 1e-6))
+        k = min(1, (abs(step - a.find) + 1) / 30) * min(1, (1 - frac) / max(a.decay, 1e-6))
+        finder.param_groups[0]["lr"] = 2 * a.lr * min(1, (step + 1) / 20, 2 * (1 - step / max(1, a.find)))
         for o, lr in zip(opts, base):
             o.param_groups[0]["lr"] = lr * k
-        hint = 2 * a.hint * max(0, 1 - labels / a.hint_labels) * (step % 2)
+        hint = a.hint * max(0, 1 - labels / a.hint_labels) * (1 if first else 2 * (step % 2))
         sc = rows = None
         if labels > a.easy and random.random() < .05:  # self-conditioning, for steps after the first
             with torch.no_grad():
@@ -245,23 +178,28 @@ def main():
         ce = -(lp.gather(1, b["lab"]) * b["prob"]).sum(-1)
         loss = (ce * b["w"]).sum() / b["w"].sum() + .01 * bal / len(model.layers)
         if hint > 0:
-            hints = looking(point, b) + [probe(point["pool"], b["facts"])]
-            loss = loss + hint * sum(hints)
-            shown = hints
+            shown = looking(point, b)
+            if step >= a.find:
+                loss = loss + hint * (sum(shown.values()) + probe(point["pool"], b["facts"]))
+            else:
+                loss = sum(v for n, v in shown.items() if n in FINDERS)
         loss.backward()
-        model.emb.grad.mul_(free)
+        if model.emb.grad is not None:
+            model.emb.grad.mul_(free)
         torch.nn.utils.clip_grad_norm_(rest, 1.0)
-        for o in opts:
+        for o in [finder] if step < a.find else opts:
             o.step()
-            o.zero_grad()
+        for p in model.parameters():
+            p.grad = None
+        probe.zero_grad()
         full = b["w"] == 1
         x = float(ce[full].mean().detach())
         labels += int(full.sum())
         ema = x if ema is None else .98 * ema + .02 * x
         step += 1
-        used += min(time.time() - t, 20)
-        if step % 50 == 0 or step <= 3:
-            say(f"{time.strftime('%H:%M:%S')} step {step} {used / 60:.1f}min loss {x:.3f} ema {ema:.3f} labels {labels} labels/s {(labels - rate[0]) / max(used - rate[1], 1):.0f} hints {' '.join(f'{float(v.detach()):.2f}' for v in shown)} fill {b['fill']:.2f} lr {k:.2f}")
+        used += clock() - t
+        if step % 25 == 0 or step <= 3:
+            say(f"{time.strftime('%H:%M:%S')} step {step} {used / 60:.1f}min loss {x:.3f} ema {ema:.3f} labels {labels} labels/s {(labels - rate[0]) / max(used - rate[1], 1):.0f} {' '.join(f'{n} {float(v.detach()):.2f}' for n, v in shown.items())} fill {b['fill']:.2f} lr {k:.2f}")
             rate = [labels, used]
         if step % a.check == 0:
             model.eval()

@@ -17,7 +17,8 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, normalizers, pre_
 from tokenizers.models import BPE
 
 import words
-import generate as g
+from contract import LETTERS, PAIRS, render_sheet
+from sheets import FAMILIES, make_sheet
 
 VOCAB = 16384
 PAD, EOS, BOS, UNK, MASK = 0, 1, 2, 3, 4
@@ -36,9 +37,9 @@ def counts(n=4000, seed=7):
     rng, c = random.Random(seed), Counter()
     cut = re.compile(r"▁?[A-Za-z]+")
     for _ in range(n):
-        s = g.make_sheet(rng, "train", rng.choice([f for f in g.FAMILIES if f != "lexicon"]))
+        s = make_sheet(rng, "train", rng.choice([f for f in FAMILIES if f != "lexicon"]))
         lines = "\n".join(f"{q['id']}: x" for q in s.schema["questions"])
-        for t in [g.render_sheet(s.schema), lines] + [s.state(rng)[0] for _ in range(3)]:
+        for t in [render_sheet(s.schema), lines] + [s.state(rng)[0] for _ in range(3)]:
             c.update(cut.findall(t.replace("\\n", " ").replace(" ", "▁")))
     for w in words.bank_words():
         c["▁" + w] += 30
@@ -60,15 +61,15 @@ def learn():
     tok = Tokenizer(BPE(unk_token="<unk>"))
     tok.pre_tokenizer = pre_tokenizers.Split(Regex(r"\n"), "removed")
     chars = [chr(c) for c in range(33, 127)] + ["▁", "é", "ü", "ö", "ä", "ß", "ñ", "—", "–", "€", "£", "’", "“", "”"]
-    room = VOCAB - len(MEDIA) - (BYTES_AT + 256) - len(g.PAIRS)
+    room = VOCAB - len(MEDIA) - (BYTES_AT + 256) - len(PAIRS)
     text = ["\n".join([w] * min(n, 400)) for w, n in counts().items()]
-    text += ["\n".join(["▁" + l] * 400) for l in g.LETTERS + "abcdefghijklmnopqrstuvwxyz"] + ["\n".join(["yes", "no"] * 400)]
+    text += ["\n".join(["▁" + l] * 400) for l in LETTERS + "abcdefghijklmnopqrstuvwxyz"] + ["\n".join(["yes", "no"] * 400)]
     tok.train_from_iterator(text, trainers.BpeTrainer(vocab_size=room, special_tokens=[], initial_alphabet=chars, limit_alphabet=len(chars), show_progress=False, min_frequency=2))
     model = json.loads(tok.to_str())["model"]
     vocab = sorted(model["vocab"], key=model["vocab"].get)
     merges = [tuple(m) if isinstance(m, list) else tuple(m.split(" ")) for m in model["merges"]]
     have = set(vocab)
-    for p in g.PAIRS:
+    for p in PAIRS:
         if "▁" + p not in have:
             vocab.append("▁" + p)
             merges.append(("▁" + p[0], p[1]))
@@ -164,11 +165,11 @@ def save(out):
 
 def check(t):
     """Every label is one token, after ": " and right after an id."""
-    for l in ["yes", "no"] + list(g.LETTERS) + g.PAIRS:
+    for l in ["yes", "no"] + list(LETTERS) + PAIRS:
         got = t.encode(f"urgent: {l}\nteam: {l}", add_special_tokens=False).tokens
         assert got.count("▁" + l) == 2, got
     for name in ("urgent", "team", "is_bug", "q1", "cost", "data_leaked", "casino"):
-        for l in ["yes", "no"] + list(g.LETTERS) + [str(i) for i in range(1, 10)]:
+        for l in ["yes", "no"] + list(LETTERS) + [str(i) for i in range(1, 10)]:
             got = t.encode(f"{name}{l} {name}{l}", add_special_tokens=False).tokens
             assert got[-1] == l, got
 
