@@ -7,6 +7,7 @@ import banks_more  # noqa: F401  (extends the banks)
 import banks_support  # noqa: F401
 import banks_code  # noqa: F401
 import banks_security  # noqa: F401
+import banks_wide  # noqa: F401
 
 SLOT = re.compile(r"\{(\w+)\}")
 _SPLIT = {}
