@@ -41,3 +41,4 @@ pub use reading::Reading;
 pub use schema::{ChunkPrompt, Hole, Layout, Samples, Schema};
 pub use sheet::{document_first_text, question_sheet, question_sheet_with_labels, system_text};
 pub use strict_json::StrictValue;
+pub use suggestion::closest;

@@ -8,7 +8,7 @@ const LONGEST_COMPARED: usize = 48;
 const LONGEST_SHOWN: usize = 80;
 
 /// The candidate closest to `name`, if it is close enough to be what was meant.
-pub(crate) fn closest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn closest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let typed: Vec<char> = name.chars().take(LONGEST_COMPARED + 1).flat_map(char::to_lowercase).collect();
     if typed.is_empty() || typed.len() > LONGEST_COMPARED {
         return None;

@@ -4,11 +4,15 @@
 
 #![allow(clippy::doc_markdown, reason = "the doc comments are the help text, which is no markdown")]
 
+mod template;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::exit;
+
+pub use template::{CheckArgs, ListArgs, NewArgs, RenderArgs, ShowArgs, TemplateArg, TemplateCommand};
 
 #[derive(Debug, Parser)]
 #[command(
@@ -57,9 +61,11 @@ pub enum Command {
 
 #[derive(Args, Debug)]
 pub struct DecideArgs {
-    /// Template file (tera syntax, renders to JSON)
-    #[arg(short, long, value_name = "FILE")]
+    /// Template: a file, or a name that `dgem template list` shows
+    #[arg(short, long, value_name = "TEMPLATE")]
     pub template: PathBuf,
+    #[command(flatten)]
+    pub catalogue: CatalogueFlags,
     #[command(flatten)]
     pub variables: VariableFlags,
     /// Form of the output on stdout
@@ -79,6 +85,14 @@ pub struct DecideArgs {
     pub strict: bool,
 }
 
+/// Where templates are looked for by name.
+#[derive(Args, Clone, Debug, Default)]
+pub struct CatalogueFlags {
+    /// Folder with templates [env: DGEM_TEMPLATES] [default: templates]
+    #[arg(long, value_name = "DIR")]
+    pub templates: Option<PathBuf>,
+}
+
 /// The values for a template.
 #[derive(Args, Clone, Debug, Default)]
 pub struct VariableFlags {
@@ -96,62 +110,4 @@ pub enum Format {
     Table,
     /// One JSON document
     Json,
-}
-
-#[derive(Debug, Subcommand)]
-pub enum TemplateCommand {
-    /// Print what decide would send, as one JSON document: the schema and the state
-    ///
-    /// Example: dgem template render -t templates/code_review.json.tmpl -v 'diff=+ retry(3)' | jq .state
-    Render(RenderArgs),
-    /// List the templates below a folder
-    ///
-    /// Example: dgem template list templates
-    List(ListArgs),
-    /// Show the variables and the questions of one template
-    ///
-    /// Example: dgem template show templates/support_triage.json.tmpl
-    Show(ShowArgs),
-    /// Check templates: syntax, metadata, and the questions they render to with their sample values
-    ///
-    /// Example: dgem template check templates/*.json.tmpl
-    Check(CheckArgs),
-}
-
-#[derive(Args, Debug)]
-pub struct RenderArgs {
-    /// Template file
-    #[arg(short, long, value_name = "FILE")]
-    pub template: PathBuf,
-    #[command(flatten)]
-    pub variables: VariableFlags,
-    /// Fill variables that are not given with the sample values of the template
-    #[arg(long)]
-    pub sample: bool,
-    /// Print the rendered text as it is, even when it is no valid JSON
-    #[arg(long)]
-    pub raw: bool,
-}
-
-#[derive(Args, Debug)]
-pub struct ListArgs {
-    /// Folder to search, with its sub-folders
-    #[arg(default_value = "templates", value_name = "DIR")]
-    pub folder: PathBuf,
-}
-
-#[derive(Args, Debug)]
-pub struct ShowArgs {
-    /// Template file
-    #[arg(value_name = "FILE")]
-    pub template: PathBuf,
-}
-
-#[derive(Args, Debug)]
-pub struct CheckArgs {
-    /// Template files
-    #[arg(required = true, value_name = "FILE")]
-    pub templates: Vec<PathBuf>,
-    #[command(flatten)]
-    pub variables: VariableFlags,
 }

@@ -15,10 +15,12 @@ pub const TIMEOUT: &str = "DGEM_TIMEOUT";
 pub const TOKEN: &str = "DGEM_TOKEN";
 /// File that holds the bearer token.
 pub const TOKEN_FILE: &str = "DGEM_TOKEN_FILE";
+/// Folder with templates.
+pub const TEMPLATES: &str = "DGEM_TEMPLATES";
 /// Any value switches colour off (<https://no-color.org>).
 pub const NO_COLOR: &str = "NO_COLOR";
 
-const ALL: [&str; 6] = [URL, MODEL, TIMEOUT, TOKEN, TOKEN_FILE, NO_COLOR];
+const ALL: [&str; 7] = [URL, MODEL, TIMEOUT, TOKEN, TOKEN_FILE, TEMPLATES, NO_COLOR];
 
 /// A snapshot of the variables above.
 #[derive(Clone, Default)]

@@ -56,7 +56,9 @@ pub enum Error {
     TemplateFile { path: PathBuf, cause: io::Error },
     #[error("there is no template `{name}`: it is no file, not in {} and not built in\nhint: {hint}", folder.display())]
     UnknownTemplate { name: String, folder: PathBuf, hint: String },
-    #[error("`{name}` cannot be the name of a template\nhint: use a name such as my_policy, or family/my_policy for a sub-folder; --templates DIR chooses the folder")]
+    #[error(
+        "`{name}` cannot be the name of a template\nhint: use a name such as my_policy, or family/my_policy for a sub-folder; --templates DIR chooses the folder"
+    )]
     BadTemplateName { name: String },
     #[error("cannot write the template {}: {cause}\nhint: existing files are not overwritten; choose another name, or delete the file first", path.display())]
     NewTemplate { path: PathBuf, cause: io::Error },

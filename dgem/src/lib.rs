@@ -13,6 +13,7 @@ pub mod env;
 pub mod error;
 pub mod exit;
 mod foreign;
+mod metered;
 pub mod output;
 pub mod settings;
 pub mod template;

@@ -45,6 +45,11 @@ impl Variables {
         self.0.keys().map(String::as_str)
     }
 
+    /// Roughly the memory they take.
+    pub fn weight_bytes(&self) -> u64 {
+        self.0.iter().map(|(name, value)| name.len() as u64 + weight_bytes(value)).sum()
+    }
+
     /// These values, with those of `fallback` for names that were not given.
     #[must_use]
     pub fn or_else(mut self, fallback: &Map<String, Value>) -> Self {
@@ -55,6 +60,16 @@ impl Variables {
         }
         self
     }
+}
+
+fn weight_bytes(value: &Value) -> u64 {
+    let inside: u64 = match value {
+        Value::String(text) => text.len() as u64,
+        Value::Array(items) => items.iter().map(weight_bytes).sum(),
+        Value::Object(map) => map.iter().map(|(name, value)| name.len() as u64 + weight_bytes(value)).sum(),
+        _ => 0,
+    };
+    size_of::<Value>() as u64 + inside
 }
 
 /// Splits at the first `=`. Spaces around the key are dropped; the value stays as typed.

@@ -13,7 +13,7 @@ use crate::exit::Exit;
 use crate::foreign::visible;
 use crate::output::{self, Style};
 use crate::settings::Settings;
-use crate::template::{Request, Template};
+use crate::template::{Catalogue, Request};
 use crate::variables::Variables;
 use crate::verdict::Verdict;
 
@@ -23,7 +23,7 @@ pub(super) async fn run(
     environment: &Environment,
 ) -> Result<Exit, Error> {
     let settings = Settings::resolve(connection, environment)?;
-    let request = prepare(&args)?;
+    let request = prepare(&args, environment)?;
     let decided = Client::new(settings)?.decide(&request).await?;
     let verdict = Verdict::new(&request.schema, &decided.reply);
     decided.reply.warnings.iter().chain(&verdict.notes).for_each(|text| warn(text));
@@ -57,9 +57,9 @@ fn exit(verdict: &Verdict<'_>, strict: bool) -> Exit {
 }
 
 /// Everything that can fail without a server.
-fn prepare(args: &DecideArgs) -> Result<Request, Error> {
+fn prepare(args: &DecideArgs, environment: &Environment) -> Result<Request, Error> {
     let variables = Variables::gather(&args.variables)?;
-    let template = Template::load(&args.template)?;
+    let template = Catalogue::new(&args.catalogue, environment).load(&args.template)?;
     let mut request = template.request_with_state(&variables)?;
     super::template::warn_unknown(&template, &variables, &request);
     if let Some(text) = &args.samples {

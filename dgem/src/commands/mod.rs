@@ -14,7 +14,7 @@ use crate::exit::Exit;
 pub async fn run(cli: Cli, environment: &Environment) -> Result<Exit, Error> {
     match cli.command {
         Command::Decide(args) => decide::run(args, &cli.connection, environment).await,
-        Command::Template(command) => template::run(command),
+        Command::Template(command) => template::run(command, &cli.connection, environment).await,
     }
 }
 

@@ -1,13 +1,116 @@
-//! Finds template files below a folder and gives them their short ids.
+//! Where templates are found: a file, a name in the templates folder, a name among those built in. In this order.
+//!
+//! Every command with `-t` goes through [`Catalogue::load`], and `template list` shows exactly the names it takes.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
+use super::{Template, built_in};
+use crate::cli::CatalogueFlags;
+use crate::env::{self, Environment};
 use crate::error::Error;
 
 const ENDING: &str = ".json.tmpl";
+/// The folder when none is named.
+const DEFAULT_FOLDER: &str = "templates";
+
+/// The folder and what is built in.
+#[derive(Clone, Debug)]
+pub struct Catalogue {
+    folder: PathBuf,
+    /// Somebody asked for this folder, so it must be there.
+    named: bool,
+}
+
+/// One template that can be loaded by its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    pub name: String,
+    /// The file; `None` for one that is built in.
+    pub file: Option<PathBuf>,
+}
+
+impl Catalogue {
+    /// `--templates` wins over `DGEM_TEMPLATES`; without both it is `./templates`, if there is such a folder.
+    pub fn new(flags: &CatalogueFlags, environment: &Environment) -> Self {
+        let named = flags.templates.clone().or_else(|| environment.get(env::TEMPLATES).map(PathBuf::from));
+        Self { named: named.is_some(), folder: named.unwrap_or_else(|| DEFAULT_FOLDER.into()) }
+    }
+
+    /// Where a template of this name would be.
+    pub fn file_for(&self, name: &str) -> Result<PathBuf, Error> {
+        let plain = name_of(Path::new(name)).filter(|plain| !plain.chars().any(char::is_control));
+        plain
+            .map(|plain| self.folder.join(format!("{plain}{ENDING}")))
+            .ok_or_else(|| Error::BadTemplateName { name: name.to_owned() })
+    }
+
+    /// The template of this path or name.
+    pub fn load(&self, wanted: &Path) -> Result<Template, Error> {
+        if wanted.exists() {
+            return Template::load(wanted);
+        }
+        let Some(name) = name_of(wanted) else { return Err(self.unknown(wanted)) };
+        let file = self.folder.join(format!("{name}{ENDING}"));
+        if file.exists() {
+            return Template::load(&file);
+        }
+        match built_in::source(&name) {
+            Some(source) => Template::parse(&PathBuf::from(format!("{name} (built in)")), source.to_owned()),
+            None => Err(self.unknown(wanted)),
+        }
+    }
+
+    /// Everything that `load` takes by name: the files of the folder, then what is built in and not hidden by one of them.
+    pub fn entries(&self) -> Result<Vec<Entry>, Error> {
+        let files =
+            if self.named || self.folder.is_dir() { find_templates(&self.folder)? } else { Vec::new() };
+        let mut entries: Vec<Entry> = files
+            .into_iter()
+            .map(|file| Entry { name: template_name(&self.folder, &file), file: Some(file) })
+            .collect();
+        for (name, _) in built_in::ALL {
+            if !entries.iter().any(|entry| entry.name == *name) {
+                entries.push(Entry { name: (*name).to_owned(), file: None });
+            }
+        }
+        Ok(entries)
+    }
+
+    fn unknown(&self, wanted: &Path) -> Error {
+        let entries = self.entries().unwrap_or_default();
+        let names: Vec<&str> = entries.iter().map(|entry| entry.name.as_str()).collect();
+        let text = wanted.to_string_lossy();
+        let bare = text.strip_suffix(ENDING).unwrap_or(&text);
+        let last = bare.rsplit(['/', '\\']).next().unwrap_or(bare);
+        let meant = decision::closest(bare, names.iter().copied())
+            .or_else(|| names.iter().copied().find(|name| name.rsplit('/').next() == Some(last)))
+            .or_else(|| decision::closest(last, names.iter().copied()));
+        Error::UnknownTemplate {
+            name: text.clone().into_owned(),
+            folder: self.folder.clone(),
+            hint: match meant {
+                Some(name) => format!("did you mean -t {name}?"),
+                None => "`dgem template list` shows the names; anything else is a path to a file".to_owned(),
+            },
+        }
+    }
+}
+
+/// What may be a name: parts joined by `/`, none of them special. A name with the file ending means the same.
+fn name_of(wanted: &Path) -> Option<String> {
+    let parts: Option<Vec<&str>> = wanted
+        .components()
+        .map(|part| match part {
+            Component::Normal(part) => part.to_str(),
+            _ => None,
+        })
+        .collect();
+    let name = parts?.join("/");
+    Some(name.strip_suffix(ENDING).unwrap_or(&name).to_owned()).filter(|name| !name.is_empty())
+}
 
 /// All `*.json.tmpl` files below `folder`, sorted by path: those of the folder itself first, then its sub-folders.
-pub fn find_templates(folder: &Path) -> Result<Vec<PathBuf>, Error> {
+pub(super) fn find_templates(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     let mut files = Vec::new();
     let mut folders = Vec::new();
     let failed = |cause| Error::TemplateFolder { path: folder.to_owned(), cause };
@@ -29,8 +132,9 @@ pub fn find_templates(folder: &Path) -> Result<Vec<PathBuf>, Error> {
 }
 
 /// The path below `folder` without the file ending, with `/` on every system: `calibration/chaos_nli`.
-pub fn template_id(folder: &Path, path: &Path) -> String {
+pub(super) fn template_name(folder: &Path, path: &Path) -> String {
     let below = path.strip_prefix(folder).unwrap_or(path);
     let parts: Vec<_> = below.iter().map(|part| part.to_string_lossy()).collect();
-    parts.join("/").trim_end_matches(ENDING).to_owned()
+    let name = parts.join("/");
+    name.strip_suffix(ENDING).unwrap_or(&name).to_owned()
 }

@@ -1,21 +1,28 @@
 //! Looks for faults of a template file without sending anything: what would fail is an error, what may surprise a warning.
 
-use std::path::Path;
+use serde_json::{Map, Value};
 
-use super::{Template, quoting};
+use super::{Request, Template, quoting};
 use crate::error::Error;
 use crate::variables::Variables;
 
 /// Above this the answers share one line of the canvas instead of one line each.
 const COMFORTABLE_QUESTIONS: usize = 10;
 
-/// Loads the file, compares metadata and variables, and renders it with `given` and the sample values.
-/// The warnings come back; the first fault that would stop `decide` is the error.
-pub fn check(path: &Path, given: &Variables) -> Result<Vec<String>, Error> {
-    let template = Template::load(path)?;
-    let mut warnings = documentation(&template);
-    warnings.extend(quoting::faults(&template.source));
-    let request = template.request(&given.clone().or_else(template.samples()))?;
+/// A template without a fault.
+#[derive(Debug)]
+pub struct Checked {
+    pub warnings: Vec<String>,
+    /// What it renders to with the values given, its samples, and placeholders for the rest.
+    pub request: Request,
+}
+
+/// Compares metadata and variables, and renders the template. The first fault that would stop `decide` is the error.
+pub fn check(template: &Template, given: &Variables) -> Result<Checked, Error> {
+    let mut warnings = documentation(template);
+    warnings.extend(quoting::faults(template.source()));
+    let values = given.clone().or_else(template.samples()).or_else(&placeholders(template));
+    let request = template.request(&values)?;
     let questions = request.schema.questions.len();
     if questions > COMFORTABLE_QUESTIONS {
         warnings.push(format!(
@@ -25,7 +32,13 @@ pub fn check(path: &Path, given: &Variables) -> Result<Vec<String>, Error> {
     if request.lacks_state() {
         warnings.push("it renders no `state`: the variables given will be the state".to_owned());
     }
-    Ok(warnings)
+    Ok(Checked { warnings, request })
+}
+
+/// A stand-in for every variable that is needed, in the shape in which the template reads it.
+fn placeholders(template: &Template) -> Map<String, Value> {
+    let needed = template.variables().into_iter().filter(|variable| variable.required);
+    needed.map(|variable| (variable.name.to_owned(), template.0.usage.placeholder(variable.name))).collect()
 }
 
 fn documentation(template: &Template) -> Vec<String> {
@@ -49,7 +62,9 @@ fn documentation(template: &Template) -> Vec<String> {
             warnings.push(format!("`{name}` is needed, but the metadata does not list it under `required`"));
         }
         if variable.sample.is_none() {
-            warnings.push(format!("`{name}` is needed, but has no sample value"));
+            warnings.push(format!(
+                "`{name}` is needed, but has no sample value; without one a placeholder is checked"
+            ));
         }
     }
     warnings

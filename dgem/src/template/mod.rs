@@ -1,10 +1,11 @@
 //! A template file: loaded, understood and rendered to a decision request, without any server.
 //!
-//! The walk: [`Template::load`] reads the text, refuses Go syntax and what would overwhelm tera, takes the
-//! metadata comment and lets tera parse it;
-//! [`Template::render`] fills it in; [`Template::request`] turns the rendered JSON into a validated schema and a state
-//! (`request`). `catalogue` finds template files, `check` looks for faults before they happen.
+//! The walk: [`Catalogue::load`] finds it; [`Template::load`] reads the text, refuses Go syntax and what would overwhelm tera,
+//! takes the metadata comment and lets tera parse it; [`Template::render`] fills it in; [`Template::request`] turns the
+//! rendered JSON into a validated schema and a state (`request`). What tera does happens in the `sandbox`. `check` looks for
+//! faults before they happen.
 
+mod built_in;
 mod catalogue;
 mod check;
 mod filters;
@@ -17,25 +18,31 @@ mod nesting;
 mod quoting;
 mod rendered;
 mod request;
+mod sandbox;
+mod skeleton;
 mod tags;
 mod unescape;
 mod usage;
 
 use std::error::Error as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use tera::{Context, Tera};
 
+use self::macros::Calls;
+use self::sandbox::Stopped;
 use self::usage::{Usage, Use};
 use crate::capped;
 use crate::error::Error;
 use crate::variables::Variables;
 
-pub use catalogue::{find_templates, template_id};
-pub use check::check;
+pub use catalogue::{Catalogue, Entry};
+pub use check::{Checked, check};
 pub use metadata::Metadata;
 pub use request::Request;
+pub use skeleton::SKELETON;
 
 /// One variable of a template.
 #[derive(Clone, Copy, Debug)]
@@ -46,9 +53,12 @@ pub struct Variable<'a> {
     pub sample: Option<&'a Value>,
 }
 
-/// A parsed template, ready to render any number of times.
+/// A parsed template, ready to render any number of times. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Template(Arc<Parsed>);
+
 #[derive(Debug)]
-pub struct Template {
+struct Parsed {
     path: PathBuf,
     source: String,
     engine: Tera,
@@ -89,47 +99,48 @@ impl Template {
             line: fault.line,
             reason: fault.reason,
         })?;
-        let name = path.display().to_string();
-        let mut engine = Tera::default();
-        // The result is JSON, never HTML: nothing is escaped behind the author's back.
-        engine.autoescape_on(vec![]);
-        filters::register(&mut engine);
-        functions::register(&mut engine);
-        engine
-            .add_raw_template(&name, &source)
-            .map_err(|cause| Error::TemplateSyntax { path: path.to_owned(), reason: chain(&cause) })?;
-        let (usage, calls) = engine.templates.get_mut(&name).map(usage::prepare).unwrap_or_default();
+        let (engine, usage, calls) = {
+            let (path, source) = (path.to_owned(), source.clone());
+            sandbox::run(sandbox::BASE_BYTES, move || understand(&path, &source))
+        }
+        .map_err(|stopped| Error::TemplateLimit { path: path.to_owned(), reason: stopped.reason() })?
+        .map_err(|reason| Error::TemplateSyntax { path: path.to_owned(), reason })?;
         if let Some(reason) = macros::fault(calls) {
             return Err(Error::TemplateMacros { path: path.to_owned(), reason });
         }
-        Ok(Self { path: path.to_owned(), source, engine, metadata, usage })
+        Ok(Self(Arc::new(Parsed { path: path.to_owned(), source, engine, metadata, usage })))
     }
 
     pub fn path(&self) -> &Path {
-        &self.path
+        &self.0.path
+    }
+
+    /// The text as it was read.
+    pub fn source(&self) -> &str {
+        &self.0.source
     }
 
     pub fn metadata(&self) -> &Metadata {
-        &self.metadata
+        &self.0.metadata
     }
 
     /// The variables the template reads, required ones first.
     pub fn variables(&self) -> Vec<Variable<'_>> {
         let mut variables: Vec<_> =
-            self.usage.iter().map(|(name, usage)| self.variable(name, usage)).collect();
+            self.0.usage.iter().map(|(name, usage)| self.variable(name, usage)).collect();
         variables.sort_by_key(|variable| !variable.required);
         variables
     }
 
     fn variable<'a>(&'a self, name: &'a str, usage: Use) -> Variable<'a> {
         let required =
-            usage == Use::Required || self.metadata.required.iter().any(|required| required == name);
-        Variable { name, required, sample: self.metadata.sample.get(name) }
+            usage == Use::Required || self.0.metadata.required.iter().any(|required| required == name);
+        Variable { name, required, sample: self.0.metadata.sample.get(name) }
     }
 
     /// The template's own sample values.
     pub fn samples(&self) -> &Map<String, Value> {
-        &self.metadata.sample
+        &self.0.metadata.sample
     }
 
     /// Names given that neither the template nor its metadata knows.
@@ -140,7 +151,7 @@ impl Template {
     /// Every name the template reads or documents.
     pub fn known(&self) -> Vec<&str> {
         let mut names: Vec<&str> = self.variables().iter().map(|variable| variable.name).collect();
-        for name in self.metadata.required.iter().chain(self.metadata.sample.keys()) {
+        for name in self.0.metadata.required.iter().chain(self.0.metadata.sample.keys()) {
             if !names.contains(&name.as_str()) {
                 names.push(name);
             }
@@ -150,33 +161,56 @@ impl Template {
 
     /// The rendered text, whatever it is.
     pub fn render(&self, variables: &Variables) -> Result<String, Error> {
+        self.within_limits(variables, Parsed::render)
+    }
+
+    /// The validated request this template makes of the variables.
+    pub fn request(&self, variables: &Variables) -> Result<Request, Error> {
+        self.within_limits(variables, |parsed, variables| {
+            Request::from_rendered(&parsed.render(variables)?, variables, &parsed.path)
+        })
+    }
+
+    /// [`Self::request`] for sending: a decision about nothing is refused.
+    pub fn request_with_state(&self, variables: &Variables) -> Result<Request, Error> {
+        let request = self.request(variables)?;
+        if request.lacks_state() { Err(Error::NoState { path: self.0.path.clone() }) } else { Ok(request) }
+    }
+
+    fn within_limits<T: Send + 'static>(
+        &self,
+        variables: &Variables,
+        job: impl FnOnce(&Parsed, &Variables) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        let (parsed, variables) = (Arc::clone(&self.0), variables.clone());
+        let most_bytes = sandbox::BASE_BYTES + VALUE_FACTOR * variables.weight_bytes();
+        sandbox::run(most_bytes, move || job(&parsed, &variables)).unwrap_or_else(|stopped| {
+            let path = self.0.path.clone();
+            let reason = stopped.reason();
+            Err(match stopped {
+                Stopped::Panic(_) => Error::TemplateRender { path, reason },
+                _ => Error::TemplateLimit { path, reason },
+            })
+        })
+    }
+}
+
+/// How many times the memory of the variables a render may need on top: a value is copied, encoded, printed and read again.
+const VALUE_FACTOR: u64 = 8;
+
+impl Parsed {
+    fn render(&self, variables: &Variables) -> Result<String, Error> {
         if let Some(name) = self.metadata.required.iter().find(|name| !variables.contains(name)) {
             return Err(self.undefined(name, variables));
         }
         let context = Context::from_value(Value::Object(variables.as_map().clone()))
             .map_err(|cause| self.render_error(&cause, variables))?;
         let mut text = capped::Sink { bytes: Vec::new(), most_bytes: capped::RENDERED_BYTES };
-        let name = self.path.display().to_string();
-        guard::without_panic(|| self.engine.render_to(&name, &context, &mut text))
-            .map_err(|panic| Error::TemplateRender {
-                path: self.path.clone(),
-                reason: format!("a number is out of range, or tera has a fault ({panic})"),
-            })?
+        self.engine
+            .render_to(&self.path.display().to_string(), &context, &mut text)
             .map_err(|cause| self.render_error(&cause, variables))?;
         capped::text(text.bytes)
             .map_err(|cause| Error::TemplateRender { path: self.path.clone(), reason: cause.to_string() })
-    }
-
-    /// The validated request this template makes of the variables.
-    pub fn request(&self, variables: &Variables) -> Result<Request, Error> {
-        let text = self.render(variables)?;
-        Request::from_rendered(&text, variables, &self.path)
-    }
-
-    /// [`Self::request`] for sending: a decision about nothing is refused.
-    pub fn request_with_state(&self, variables: &Variables) -> Result<Request, Error> {
-        let request = self.request(variables)?;
-        if request.lacks_state() { Err(Error::NoState { path: self.path.clone() }) } else { Ok(request) }
     }
 
     fn render_error(&self, cause: &tera::Error, variables: &Variables) -> Error {
@@ -198,6 +232,19 @@ impl Template {
             given: if given.is_empty() { "none".to_owned() } else { given.join(", ") },
         }
     }
+}
+
+/// What tera makes of a source, or what it says against it.
+fn understand(path: &Path, source: &str) -> Result<(Tera, Usage, Calls), String> {
+    let name = path.display().to_string();
+    let mut engine = Tera::default();
+    // The result is JSON, never HTML: nothing is escaped behind the author's back.
+    engine.autoescape_on(vec![]);
+    filters::register(&mut engine);
+    functions::register(&mut engine);
+    engine.add_raw_template(&name, source).map_err(|cause| chain(&cause))?;
+    let (usage, calls) = engine.templates.get_mut(&name).map(usage::prepare).unwrap_or_default();
+    Ok((engine, usage, calls))
 }
 
 /// An error of tera with everything below it; its own first line is only "Failed to render".

@@ -5,6 +5,7 @@
 //! but not documented: the workspace pins that version.
 
 use indexmap::{IndexMap, IndexSet};
+use serde_json::{Map, Value, json};
 use tera::Template;
 use tera::ast::{Expr, ExprVal, FunctionCall, Node};
 
@@ -21,11 +22,45 @@ pub(super) enum Use {
 
 /// The variables of a template in the order of their first use.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Usage(IndexMap<String, Use>);
+pub(super) struct Usage {
+    uses: IndexMap<String, Use>,
+    /// Every path that is read, such as `a.b`.
+    paths: IndexSet<String>,
+    /// The paths that loops run over.
+    lists: IndexSet<String>,
+}
 
 impl Usage {
     pub(super) fn iter(&self) -> impl Iterator<Item = (&str, Use)> {
-        self.0.iter().map(|(name, usage)| (name.as_str(), *usage))
+        self.uses.iter().map(|(name, usage)| (name.as_str(), *usage))
+    }
+
+    /// A value of the shape in which the template reads this variable: an object for `name.key`, a list for a loop, else a text.
+    pub(super) fn placeholder(&self, name: &str) -> Value {
+        let mut value = self.leaf(name);
+        for path in self.paths.iter().filter(|path| root_of(path) == name && !path.contains('[')) {
+            let keys: Vec<&str> = path.split('.').skip(1).collect();
+            let mut at = &mut value;
+            for key in &keys {
+                if !at.is_object() {
+                    *at = Value::Object(Map::new());
+                }
+                let Value::Object(map) = at else { break };
+                at = map.entry(*key).or_insert(Value::Null);
+            }
+            if !keys.is_empty() && at.is_null() {
+                *at = self.leaf(path);
+            }
+        }
+        value
+    }
+
+    fn leaf(&self, path: &str) -> Value {
+        if self.lists.contains(path) {
+            json!(["first", "second"])
+        } else {
+            json!(format!("first {path}, second {path}"))
+        }
     }
 }
 
@@ -76,6 +111,9 @@ impl Walk {
                 self.bound.push(set.key.clone());
             }
             Node::Forloop(_, forloop, _) => {
+                if let ExprVal::Ident(path) = &forloop.container.val {
+                    self.usage.lists.insert(path.clone());
+                }
                 self.expr(&mut forloop.container);
                 let outer = self.bound.len();
                 self.bound.extend(forloop.key.clone());
@@ -190,7 +228,8 @@ impl Walk {
             return;
         }
         let wanted = if may_be_missing || self.conditional > 0 { Use::Optional } else { Use::Required };
-        let known = self.usage.0.entry(root.to_owned()).or_insert(wanted);
+        self.usage.paths.insert(path.to_owned());
+        let known = self.usage.uses.entry(root.to_owned()).or_insert(wanted);
         if wanted == Use::Required {
             *known = Use::Required;
         }
@@ -227,6 +266,24 @@ mod tests {
             .map(|(name, _)| name.as_str())
             .collect();
         assert_eq!(optional, ["b", "d", "f", "j", "k", "q"]);
+    }
+
+    #[test]
+    fn a_placeholder_has_the_shape_that_is_read() {
+        let mut template = Template::new(
+            "t",
+            None,
+            "{{ a }}{{ b.c.d }}{{ b.e }}{% for x in f %}{% endfor %}{% for x in b.g %}{% endfor %}{{ h[0] }}",
+        )
+        .unwrap();
+        let usage = prepare(&mut template).0;
+        assert_eq!(usage.placeholder("a"), json!("first a, second a"));
+        assert_eq!(
+            usage.placeholder("b"),
+            json!({"c": {"d": "first b.c.d, second b.c.d"}, "e": "first b.e, second b.e", "g": ["first", "second"]})
+        );
+        assert_eq!(usage.placeholder("f"), json!(["first", "second"]));
+        assert!(usage.placeholder("h").is_string());
     }
 
     #[test]

@@ -7,3 +7,4 @@ mod hostile;
 mod invalid;
 mod support;
 mod template;
+mod templates;

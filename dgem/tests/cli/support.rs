@@ -134,6 +134,24 @@ pub(crate) fn support_reply() -> Value {
         "timing": {"total_ms": 41.2, "reads": 1, "prompt_tokens": 204, "reused_tokens": 169}, "questions": {"urgent": {"pos": 6, "entropy": [0.01], "label_mass": 0.998, "argmax_is_label": true}}}})
 }
 
+/// The questions of a schema in one line: `id type names…; id type names…`.
+pub(crate) fn summary(schema: &Value) -> String {
+    let questions = schema["questions"].as_array().unwrap().iter().map(|question| {
+        let names = question["options"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|option| option["name"].as_str().unwrap())
+            .chain(question["levels"].as_array().into_iter().flatten().map(|level| level.as_str().unwrap()));
+        let parts: Vec<&str> = [question["id"].as_str().unwrap(), question["type"].as_str().unwrap()]
+            .into_iter()
+            .chain(names)
+            .collect();
+        parts.join(" ")
+    });
+    questions.collect::<Vec<_>>().join("; ")
+}
+
 /// The program, in an environment without settings or proxies.
 pub(crate) fn dgem() -> Command {
     let mut command = Command::cargo_bin("dgem").unwrap();

@@ -1,23 +1,7 @@
 //! `dgem template` and the shipped templates from the outside.
 
-use crate::support::{Server, dgem, shipped, stderr, stdout, support_reply, template};
+use crate::support::{Server, dgem, shipped, stderr, stdout, summary, support_reply, template};
 use serde_json::{Value, json};
-
-/// Ids, types and answers that datasets and users rely on.
-const SHIPPED: [(&str, &str); 3] = [
-    (
-        "support_triage",
-        "urgent boolean; team choice billing support engineering; sentiment score calm frustrated furious",
-    ),
-    (
-        "code_review",
-        "approved boolean; category choice bugfix feature refactor security; risk_level score low medium high critical",
-    ),
-    (
-        "security_incident",
-        "data_compromise boolean; action choice monitor revoke_key isolate_host page_oncall; severity score p3_low p2_medium p1_high p0_critical",
-    ),
-];
 
 fn render(path: &std::path::Path, arguments: &[&str]) -> std::process::Output {
     dgem().args(["template", "render", "-t"]).arg(path).args(arguments).output().unwrap()
@@ -27,35 +11,6 @@ fn rendered(path: &std::path::Path, arguments: &[&str]) -> Value {
     let output = render(path, arguments);
     assert!(output.status.success(), "{}", stderr(&output));
     serde_json::from_str(&stdout(&output)).unwrap()
-}
-
-fn summary(schema: &Value) -> String {
-    let questions = schema["questions"].as_array().unwrap().iter().map(|question| {
-        let names = question["options"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .map(|option| option["name"].as_str().unwrap())
-            .chain(question["levels"].as_array().into_iter().flatten().map(|level| level.as_str().unwrap()));
-        let parts: Vec<&str> = [question["id"].as_str().unwrap(), question["type"].as_str().unwrap()]
-            .into_iter()
-            .chain(names)
-            .collect();
-        parts.join(" ")
-    });
-    questions.collect::<Vec<_>>().join("; ")
-}
-
-#[test]
-fn the_shipped_templates_keep_their_ids_types_and_options_and_pass_the_check() {
-    for (name, questions) in SHIPPED {
-        let path = shipped(&format!("{name}.json.tmpl"));
-        let document = rendered(&path, &["--sample"]);
-        assert_eq!(summary(&document["schema"]), questions);
-        assert_eq!(document["schema"]["samples"], 1);
-        let check = dgem().args(["template", "check"]).arg(&path).output().unwrap();
-        assert_eq!((check.status.code(), stdout(&check)), (Some(0), format!("ok     {}\n", path.display())));
-    }
 }
 
 #[test]
@@ -209,9 +164,13 @@ fn list_finds_templates_in_sub_folders_with_their_variables() {
     std::fs::write(folder.path().join("note.txt"), "").unwrap();
     let output = dgem().args(["template", "list"]).arg(folder.path()).output().unwrap();
     let text = stdout(&output);
-    let lines: Vec<&str> = text.lines().skip(2).map(str::trim_end).collect();
+    let lines: Vec<&str> =
+        text.lines().skip(2).map(str::trim_end).filter(|line| !line.contains("| built in ")).collect();
     assert_eq!(lines.len(), 3, "{text}");
-    assert!(lines[0].starts_with("b ") && lines[0].contains("| need [may] | second"), "{text}");
+    assert!(
+        lines[0].starts_with("b ") && lines[0].contains("| need [may] ") && lines[0].ends_with("| second"),
+        "{text}"
+    );
     assert!(
         lines[1].starts_with("broken ")
             && lines[1].contains("(cannot be loaded)")
@@ -219,6 +178,7 @@ fn list_finds_templates_in_sub_folders_with_their_variables() {
         "{text}"
     );
     assert!(lines[2].starts_with("family/a ") && lines[2].ends_with("first"), "{text}");
+    assert!(text.contains("support_triage ") && text.contains("| built in "), "{text}");
     assert_eq!(output.status.code(), Some(0));
     let absent = dgem().args(["template", "list", "/no/such/folder"]).output().unwrap();
     assert!(absent.status.code() == Some(2) && stderr(&absent).contains("/no/such/folder"));
@@ -254,7 +214,7 @@ fn check_warns_of_what_may_surprise_and_fails_on_what_would_not_run() {
     let output = dgem().args(["template", "check"]).arg(&broken).arg(&suspicious).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(
-        stdout(&output).contains("FAILED") && stderr(&output).contains("2 of 2"),
+        stdout(&output).contains("FAILED") && stderr(&output).contains("1 of 2"),
         "{}{}",
         stdout(&output),
         stderr(&output)
@@ -269,4 +229,189 @@ fn version_and_mistyped_commands() {
     assert!(stdout(&help).contains("Exit codes:\n  0  done"), "{}", stdout(&help));
     let typo = dgem().arg("decid").output().unwrap();
     assert!(typo.status.code() == Some(2) && stderr(&typo).contains("decide"), "{}", stderr(&typo));
+}
+
+/// A folder of the test's own with one template, `family/mine`, whose question is `mine`.
+fn folder_with_mine() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("family")).unwrap();
+    let source = r#"{"schema": {"questions": [{"id": "mine", "type": "boolean"}]}, "state": "x"}"#;
+    std::fs::write(folder.path().join("family/mine.json.tmpl"), source).unwrap();
+    folder
+}
+
+fn asked(command: &mut assert_cmd::Command) -> String {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let document: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    document["schema"]["questions"][0]["id"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_template_is_found_by_name_in_the_folder_and_among_those_built_in() {
+    let folder = folder_with_mine();
+    let path = folder.path().to_str().unwrap();
+    let render = |arguments: &[&str]| {
+        let mut command = dgem();
+        command.current_dir(folder.path()).args(["template", "render", "--sample"]).args(arguments);
+        command
+    };
+    assert_eq!(asked(&mut render(&["-t", "family/mine", "--templates", path])), "mine");
+    assert_eq!(asked(&mut render(&["family/mine", "--templates", path])), "mine");
+    assert_eq!(asked(render(&["-t", "family/mine"]).env("DGEM_TEMPLATES", path)), "mine");
+    assert_eq!(asked(&mut render(&["-t", "family/mine.json.tmpl"])), "mine");
+    // No folder `templates` here: what is built in is still there.
+    assert_eq!(asked(&mut render(&["-t", "support_triage"])), "urgent");
+    // A file of the same name wins over what is built in.
+    let own = folder.path().join("templates");
+    std::fs::create_dir(&own).unwrap();
+    std::fs::copy(folder.path().join("family/mine.json.tmpl"), own.join("support_triage.json.tmpl")).unwrap();
+    assert_eq!(asked(&mut render(&["-t", "support_triage"])), "mine");
+}
+
+#[test]
+fn every_name_that_list_prints_can_be_shown() {
+    let folder = folder_with_mine();
+    let run = |arguments: &[&str]| {
+        dgem().arg("template").args(arguments).args(["--templates"]).arg(folder.path()).output().unwrap()
+    };
+    let listed = stdout(&run(&["list"]));
+    let names: Vec<&str> = listed.lines().skip(2).filter_map(|line| line.split_whitespace().next()).collect();
+    assert!(names.contains(&"family/mine") && names.len() > 3, "{listed}");
+    for name in names {
+        assert!(run(&["show", "-t", name]).status.success(), "{name}");
+        assert!(run(&["check", "-t", name, name]).status.success(), "{name}");
+    }
+}
+
+#[test]
+fn an_unknown_template_is_an_error_with_the_name_that_was_meant() {
+    for (name, meant) in [
+        ("suport_triage", "did you mean -t support_triage?"),
+        ("templates/support_triage.json.tmpl", "did you mean -t support_triage?"),
+        ("nothing_like_it", "`dgem template list`"),
+        ("../../etc/passwd.json", "`dgem template list`"),
+    ] {
+        let output = dgem().current_dir("/").args(["decide", "-t", name, "-v", "ticket=x"]).output().unwrap();
+        let message = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{message}");
+        assert!(message.contains(&format!("`{name}`")) && message.contains(meant), "{message}");
+    }
+    let absent = dgem().args(["template", "list", "--templates", "/no/such/folder"]).output().unwrap();
+    assert!(absent.status.code() == Some(2) && stderr(&absent).contains("/no/such/folder"));
+}
+
+#[test]
+fn case_11_an_unknown_variable_is_warned_of_with_the_one_that_was_meant() {
+    let output = render(
+        &shipped("support_triage.json.tmpl"),
+        &["-v", "ticket=x", "-v", "tickett=y", "-v", "object=z"],
+    );
+    let message = stderr(&output);
+    assert!(output.status.success() && serde_json::from_str::<Value>(&stdout(&output)).is_ok());
+    assert!(message.contains("`tickett`; did you mean `ticket`? It knows: ticket, samples"), "{message}");
+    assert!(message.contains("`object`; it knows: ticket, samples"), "{message}");
+}
+
+#[test]
+fn new_writes_a_template_that_passes_the_check_and_overwrites_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |arguments: &[&str]| {
+        dgem().current_dir(folder.path()).arg("template").args(arguments).output().unwrap()
+    };
+    let made = run(&["new", "family/mine"]);
+    assert_eq!(stdout(&made), "templates/family/mine.json.tmpl\n", "{}", stderr(&made));
+    let check = run(&["check", "family/mine"]);
+    assert_eq!(stdout(&check), "ok     family/mine\n");
+    let copy = run(&["new", "copy", "--from", "support_triage"]);
+    assert!(copy.status.success(), "{}", stderr(&copy));
+    let source = std::fs::read_to_string(folder.path().join("templates/copy.json.tmpl")).unwrap();
+    assert_eq!(source, std::fs::read_to_string(shipped("support_triage.json.tmpl")).unwrap());
+    assert_eq!(stdout(&run(&["show", "--source", "copy"])), source);
+    let again = run(&["new", "copy"]);
+    assert!(
+        again.status.code() == Some(2) && stderr(&again).contains("not overwritten"),
+        "{}",
+        stderr(&again)
+    );
+    assert_eq!(std::fs::read_to_string(folder.path().join("templates/copy.json.tmpl")).unwrap(), source);
+    for bad in ["../up", "/abs", "a/../b", "", "a\u{1b}b"] {
+        let output = run(&["new", bad]);
+        assert!(
+            output.status.code() == Some(2) && stderr(&output).contains("cannot be the name"),
+            "{bad}: {}",
+            stderr(&output)
+        );
+    }
+}
+
+#[test]
+fn check_uses_placeholders_where_there_is_no_metadata() {
+    let (path, _folder) = template(
+        r#"{"schema": {"questions": [{"id": "q", "type": "choice", "options": [{% for o in options %}{% if not loop.first %},{% endif %}{{ o | json_encode }}{% endfor %}]}]}, "state": {"a": {{ a.b | json_encode }}, "t": {{ t | json_encode }}}}"#,
+    );
+    let output = dgem().args(["template", "check"]).arg(&path).output().unwrap();
+    let text = stdout(&output);
+    assert!(output.status.success() && text.contains("placeholder"), "{text}{}", stderr(&output));
+    let (faulty, _folder) = template(
+        r#"{"schema": {"questions": [{"id": "q", "type": "boolean"}, {"id": "q", "type": "boolean"}]}, "state": {{ t | json_encode }}}"#,
+    );
+    let output = dgem().args(["template", "check"]).arg(&faulty).output().unwrap();
+    assert!(output.status.code() == Some(2) && stdout(&output).contains("\"q\""), "{}", stdout(&output));
+}
+
+#[test]
+fn check_with_a_server_tells_what_only_the_server_knows() {
+    let server =
+        Server::new(400, r#"{"error": {"message": "the labels yes and no are not one token each"}}"#);
+    let path = shipped("support_triage.json.tmpl");
+    let check =
+        |url: &str| dgem().args(["template", "check", "--server", "-u", url]).arg(&path).output().unwrap();
+    let output = check(&server.url);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        stdout(&output).contains("FAILED") && stdout(&output).contains("not one token each"),
+        "{}",
+        stdout(&output)
+    );
+    let server = Server::deciding(&support_reply());
+    assert!(check(&server.url).status.success());
+    assert_eq!(
+        server.request().state(),
+        "{\"ticket\": \"I was billed $500 twice for my annual renewal this morning!\"}"
+    );
+    assert_eq!(check("http://127.0.0.1:1/v1").status.code(), Some(5));
+}
+
+#[test]
+fn a_template_that_wants_all_the_memory_or_time_is_stopped() {
+    let many = "{% for i in range(end=100000) %}";
+    let end = "{% endfor %}";
+    for (source, part) in [
+        (
+            "{% set_global s = 'x' %}{% for i in range(end=99) %}{% set_global s = s ~ s %}{% endfor %}"
+                .to_owned(),
+            "is stopped: it ",
+        ),
+        (
+            format!("{{% set s = 'xxxxxxxx' %}}{}", "{% set s = s | replace(from='x', to=s) %}".repeat(9)),
+            "is stopped: it ",
+        ),
+        (
+            format!("{{% set s = [1, 2] %}}{}", "{% set s = [s, s, s, s, s, s, s, s] %}".repeat(30)),
+            "is stopped: it ",
+        ),
+        (format!("[{}0]", "[],".repeat(200_000)), "no object"),
+        (format!("{many}[[],{end}"), "invalid JSON"),
+        (format!("[{many}{{% for j in range(end=200) %}}[],{end}{end}0]"), "is stopped: it "),
+        (format!("{many}{many}{end}{end}"), "longer than 5 s"),
+    ] {
+        let (path, _folder) = template(&source);
+        let start = std::time::Instant::now();
+        let output = dgem().args(["decide", "-v", "a=b", "-t"]).arg(&path).output().unwrap();
+        let message = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{part}: {message}");
+        assert!(message.contains(part) && message.contains("\nhint: "), "{part} not in {message}");
+        assert!(start.elapsed().as_secs() < 30, "{part}: {:?}", start.elapsed());
+    }
 }

@@ -1,23 +1,30 @@
-//! `dgem template …`: everything about templates that needs no server, one file per subcommand.
+//! `dgem template …`: everything about templates, one file per subcommand. Only `check --server` needs a server.
 
 mod check;
 mod list;
+mod new;
 mod render;
 mod show;
 
 use super::warn;
-use crate::cli::TemplateCommand;
+use crate::cli::{ConnectionFlags, TemplateCommand};
+use crate::env::Environment;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::template::{Request, Template};
 use crate::variables::Variables;
 
-pub(super) fn run(command: TemplateCommand) -> Result<Exit, Error> {
+pub(super) async fn run(
+    command: TemplateCommand,
+    connection: &ConnectionFlags,
+    environment: &Environment,
+) -> Result<Exit, Error> {
     match command {
-        TemplateCommand::Render(args) => render::run(&args),
-        TemplateCommand::List(args) => list::run(&args),
-        TemplateCommand::Show(args) => show::run(&args),
-        TemplateCommand::Check(args) => check::run(&args),
+        TemplateCommand::Render(args) => render::run(&args, environment),
+        TemplateCommand::List(args) => list::run(&args, environment),
+        TemplateCommand::Show(args) => show::run(&args, environment),
+        TemplateCommand::Check(args) => check::run(&args, connection, environment).await,
+        TemplateCommand::New(args) => new::run(&args, environment),
     }
 }
 
@@ -27,8 +34,17 @@ pub(super) fn warn_unknown(template: &Template, variables: &Variables, request: 
         return;
     }
     for name in template.unknown(variables) {
-        let known = template.known();
-        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-        warn(&format!("{} does not use the variable `{name}`; it knows: {known}", template.path().display()));
+        warn(&unknown(template, name));
     }
+}
+
+/// What is said of a name that the template does not use.
+pub(super) fn unknown(template: &Template, name: &str) -> String {
+    let known = template.known();
+    let listed = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+    let meant = match decision::closest(name, known.iter().copied()) {
+        Some(meant) => format!("; did you mean `{meant}`? It knows"),
+        None => "; it knows".to_owned(),
+    };
+    format!("{} does not use the variable `{name}`{meant}: {listed}", template.path().display())
 }

@@ -8,13 +8,14 @@ use serde_json::value::RawValue;
 
 use super::warn_unknown;
 use crate::cli::RenderArgs;
+use crate::env::Environment;
 use crate::error::Error;
 use crate::exit::Exit;
-use crate::template::{Request, Template};
+use crate::template::{Catalogue, Request};
 use crate::variables::Variables;
 
-pub(super) fn run(args: &RenderArgs) -> Result<Exit, Error> {
-    let template = Template::load(&args.template)?;
+pub(super) fn run(args: &RenderArgs, environment: &Environment) -> Result<Exit, Error> {
+    let template = Catalogue::new(&args.catalogue, environment).load(args.template.path())?;
     let mut variables = Variables::gather(&args.variables)?;
     if args.sample {
         variables = variables.or_else(template.samples());

@@ -6,20 +6,25 @@ use decision::{Kind, Question};
 use serde_json::Value;
 
 use crate::cli::ShowArgs;
+use crate::env::Environment;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::foreign::visible;
 use crate::output::text_table;
-use crate::template::{Template, Variable};
+use crate::template::{Catalogue, Variable};
 use crate::variables::Variables;
 
 /// Characters of a sample value that are shown.
 const SAMPLE_CHARS: usize = 60;
 
-pub(super) fn run(args: &ShowArgs) -> Result<Exit, Error> {
-    let template = Template::load(&args.template)?;
+pub(super) fn run(args: &ShowArgs, environment: &Environment) -> Result<Exit, Error> {
+    let template = Catalogue::new(&args.catalogue, environment).load(args.template.path())?;
     let mut out = io::stdout().lock();
-    writeln!(out, "{}\n", args.template.display())?;
+    if args.source {
+        write!(out, "{}", template.source())?;
+        return Ok(Exit::Done);
+    }
+    writeln!(out, "{}\n", template.path().display())?;
     if !template.metadata().description.is_empty() {
         writeln!(out, "{}\n", visible(&template.metadata().description))?;
     }
