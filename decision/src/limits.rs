@@ -16,6 +16,8 @@ use crate::suggestion::{closest, listed, quoted};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     pub max_questions: usize,
+    /// Longest id of a question, in bytes: it is set on canvas, sheet and reply again and again.
+    pub max_id_bytes: usize,
     /// Most draws of a slot.
     pub max_reads: u32,
     /// Most alternatives of one question; as many as the engine has single-token labels.
@@ -38,6 +40,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             max_questions: 64,
+            max_id_bytes: 1024,
             max_reads: 32,
             max_alternatives: 26,
             max_steps: 8,
@@ -69,7 +72,7 @@ impl Schema {
                 "split it into several decisions",
             ));
         }
-        check_ids(&self.questions, limits.route)?;
+        check_ids(&self.questions, limits)?;
         for question in &self.questions {
             check_alternatives(question, limits.max_alternatives)?;
         }
@@ -147,7 +150,8 @@ impl Schema {
     }
 }
 
-fn check_ids(questions: &[Question], route: Route) -> Result<(), SchemaError> {
+fn check_ids(questions: &[Question], limits: &Limits) -> Result<(), SchemaError> {
+    let route = limits.route;
     for (index, question) in questions.iter().enumerate() {
         let id = question.id.as_str();
         let empty = if route == Route::Chat { id.trim().is_empty() } else { id.is_empty() };
@@ -158,6 +162,15 @@ fn check_ids(questions: &[Question], route: Route) -> Result<(), SchemaError> {
                 value: quoted(id),
                 why: "an id cannot be empty: the answer is reported under it".to_owned(),
                 hint: "give the question a short name".into(),
+            });
+        }
+        if id.len() > limits.max_id_bytes {
+            return Err(SchemaError::InvalidValue {
+                place: Place::QuestionNumber(index + 1),
+                key: "id",
+                value: quoted(id),
+                why: format!("it has {} bytes, and an id has at most {}", id.len(), limits.max_id_bytes),
+                hint: "give the question a short name, and say what is asked in \"instructions\"".into(),
             });
         }
         if route == Route::Chat && id.contains([':', '\n', '\r']) {

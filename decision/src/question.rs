@@ -5,6 +5,9 @@
 
 use indexmap::IndexMap;
 
+/// Most levels of a score that has digits for labels.
+const DIGITS: usize = 9;
+
 /// A typed question as it stands in a schema, aliases already resolved.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Question {
@@ -81,7 +84,8 @@ impl Question {
         }
     }
 
-    /// The plain labels, one per answer: `yes`/`no`; `A`, `B`, …; `1` … `9`, then letters.
+    /// The plain labels, one per answer: `yes`/`no`; `A`, `B`, …; `1` … `9`, or letters for all levels of a score of more than
+    /// nine: a tokenizer seldom puts digits and letters in one place.
     ///
     /// After `Z` come `AA`, `AB`, …: distinct, but hardly single tokens. An engine with other single-token labels for
     /// long questions passes its own to [`crate::question_sheet_with_labels`] and [`crate::Answer::with_labels`].
@@ -89,14 +93,12 @@ impl Question {
         match &self.kind {
             Kind::Boolean { .. } => vec!["yes".to_owned(), "no".to_owned()],
             Kind::Choice { options } => (0..options.len()).map(letter_label).collect(),
-            Kind::Score { levels } => (0..levels.len()).map(score_label).collect(),
+            Kind::Score { levels } if levels.len() <= DIGITS => {
+                (1..=levels.len()).map(|level| level.to_string()).collect()
+            }
+            Kind::Score { levels } => (0..levels.len()).map(letter_label).collect(),
         }
     }
-}
-
-/// Digits for the first nine levels, letters from the tenth on.
-fn score_label(index: usize) -> String {
-    if index < 9 { (index + 1).to_string() } else { letter_label(index - 9) }
 }
 
 /// Spreadsheet columns: `A` … `Z`, `AA`, `AB`, …
@@ -126,9 +128,10 @@ mod tests {
     }
 
     #[test]
-    fn score_labels_are_digits_then_letters() {
+    fn score_labels_are_digits_or_past_nine_levels_letters() {
         assert_eq!(score(3).labels(), ["1", "2", "3"]);
-        assert_eq!(score(11).labels()[8..], ["9", "A", "B"]);
+        assert_eq!(score(9).labels()[8], "9");
+        assert_eq!(score(11).labels()[8..], ["I", "J", "K"]);
     }
 
     #[test]

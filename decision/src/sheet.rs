@@ -21,14 +21,16 @@ const CLOSING_PARTIAL: &str = " Answer only the lines that are present.";
 /// No newline at the end: the chat template closes the turn.
 pub fn question_sheet(schema: &Schema, asked: &[&Question], partial: bool) -> String {
     let labels: Vec<Vec<String>> = asked.iter().map(|question| question.labels()).collect();
-    question_sheet_with_labels(schema, asked, &labels, partial)
+    question_sheet_with_labels(schema, asked, &labels, AnswerForm::of(asked.len()), partial)
 }
 
-/// The sheet with labels chosen by the engine. `labels: [asked][alternatives]`; an answer without a label is not listed.
+/// The sheet with labels and a form chosen by the engine: the usual form of so many questions is not one every tokenizer can
+/// read. `labels: [asked][alternatives]`; an answer without a label is not listed.
 pub fn question_sheet_with_labels(
     schema: &Schema,
     asked: &[&Question],
     labels: &[Vec<String>],
+    form: AnswerForm,
     partial: bool,
 ) -> String {
     let mut sheet = String::from(OPENING);
@@ -41,7 +43,7 @@ pub fn question_sheet_with_labels(
         push_question(&mut sheet, question, labels);
     }
     sheet.push_str("\n\n");
-    sheet.push_str(match AnswerForm::of(asked.len()) {
+    sheet.push_str(match form {
         AnswerForm::Lines => CLOSING_LINES,
         AnswerForm::OneLine => CLOSING_ONE_LINE,
     });

@@ -276,6 +276,20 @@ fn ids_must_be_usable_on_the_sheet() {
 }
 
 #[test]
+fn the_length_of_an_id_is_limited_on_every_route() {
+    for route in [Route::Chat, Route::Systemone] {
+        let limits = Limits { route, max_id_bytes: 8, ..Limits::default() };
+        let asked = |id: &str| one(&json!({"id": id, "type": "boolean"}).to_string());
+        Schema::from_json(&asked("12345678")).unwrap().validate(&limits).unwrap();
+        let error = error_with(&asked("1234567é"), &limits).to_string();
+        assert!(
+            error.contains("9 bytes") && error.contains("at most 8") && error.contains("hint:"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
 fn the_systemone_route_takes_any_id_but_the_empty_one() {
     let limits = Limits { route: Route::Systemone, ..Limits::default() };
     let schema = Schema::from_json(

@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 use decision::{
-    AnswerTemplate, Question, Schema, document_first_text, question_sheet, question_sheet_with_labels,
-    system_text,
+    AnswerForm, AnswerTemplate, Question, Schema, document_first_text, question_sheet,
+    question_sheet_with_labels, system_text,
 };
 use serde_json::json;
 
@@ -84,10 +84,10 @@ fn one_side_of_a_boolean_may_have_a_criterion() {
 }
 
 #[test]
-fn the_tenth_level_is_labelled_with_a_letter() {
+fn a_score_of_more_than_nine_levels_has_letters() {
     let text =
         r#"{"questions": [{"id": "a", "type": "score", "levels": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]}]}"#;
-    assert!(sheet(text).contains("\n- 8: 8\n- 9: 9\n- A: 10\n- B: 11\n\n"));
+    assert!(sheet(text).contains("\n- A: 1\n- B: 2\n") && sheet(text).contains("\n- K: 11\n\n"));
 }
 
 #[test]
@@ -126,7 +126,8 @@ fn only_the_asked_questions_are_on_the_sheet() {
 fn an_engine_may_bring_its_own_labels() {
     let schema = Schema::from_json(TRIAGE).unwrap();
     let labels = vec![vec!["red".to_owned(), "blue".to_owned(), "green".to_owned()]];
-    let sheet = question_sheet_with_labels(&schema, &[&schema.questions[1]], &labels, false);
+    let sheet =
+        question_sheet_with_labels(&schema, &[&schema.questions[1]], &labels, AnswerForm::Lines, false);
     assert!(sheet.contains("\n- red: billing, money\n- blue: support\n- green: engineering\n\n"));
 }
 

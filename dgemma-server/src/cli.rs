@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use axum::http::HeaderValue;
 use clap::builder::RangedU64ValueParser;
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use diffusion_gemma::{DType, Quant};
 
@@ -28,14 +30,28 @@ pub struct Arguments {
     #[command(subcommand)]
     pub command: Option<Command>,
 
+    #[command(flatten)]
+    pub model: ModelArguments,
+
+    #[command(flatten)]
+    pub serving: ServingArguments,
+
+    /// How the log is written
+    #[arg(global = true, long, value_name = "FORMAT", default_value = "text", env = "DGEMMA_LOG_FORMAT")]
+    pub log_format: log::Format,
+
+    /// Write requests and replies to the log; without it the log has no content of a request
+    #[arg(global = true, long, env = "DGEMMA_LOG_CONTENT")]
+    pub log_content: bool,
+}
+
+/// What a model needs, whatever is done with it.
+#[derive(Debug, Clone, Args)]
+pub struct ModelArguments {
     /// Checkpoint folder [env: DGEMMA_MODEL] [default: the only checkpoint in ./model]
     // The variable is read in `model_dir`, which says where a model was looked for.
-    #[arg(global = true, long, value_name = "DIR")]
-    pub model: Option<PathBuf>,
-
-    /// Address to listen on; port 0 takes a free one
-    #[arg(global = true, long, default_value = "127.0.0.1:8080", env = "DGEMMA_ADDR")]
-    pub addr: SocketAddr,
+    #[arg(global = true, long = "model", id = "model", value_name = "DIR")]
+    pub dir: Option<PathBuf>,
 
     /// Most tokens of a prompt and its canvas together [default: what the model allows, at most 32768]
     #[arg(global = true, long, value_name = "TOKENS", env = "DGEMMA_CTX")]
@@ -53,45 +69,49 @@ pub struct Arguments {
     #[arg(global = true, long, default_value = "none", env = "DGEMMA_QUANT")]
     pub quant: QuantArgument,
 
-    /// Places in the queue, one per canvas; a request that finds too few free is refused with 429
-    #[arg(global = true, long, value_name = "PLACES", default_value_t = 2048, value_parser = RangedU64ValueParser::<usize>::new().range(1..=1_000_000), env = "DGEMMA_QUEUE")]
-    pub queue: usize,
-
-    /// Seconds a request may wait in the queue before it is refused with 503
-    #[arg(global = true, long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..), env = "DGEMMA_QUEUE_WAIT_SECONDS")]
-    pub queue_wait_seconds: u32,
-
-    /// Most rows (prompt tokens and canvas rows) of one forward pass
-    #[arg(global = true, long, value_name = "ROWS", default_value_t = Budget::default().pass_rows, value_parser = at_least_one(), env = "DGEMMA_PASS_ROWS")]
-    pub pass_rows: usize,
-
-    /// Largest request body, in MiB
-    #[arg(global = true, long, value_name = "MIB", default_value_t = 8, value_parser = RangedU64ValueParser::<usize>::new().range(1..=1024), env = "DGEMMA_BODY_LIMIT_MIB")]
-    pub body_limit_mib: usize,
-
     /// Memory for encoded prompt beginnings that later prompts reuse, in MiB; 0 keeps none
     #[arg(global = true, long, value_name = "MIB", default_value_t = 512, env = "DGEMMA_PREFIX_CACHE_MIB")]
     pub prefix_cache_mib: usize,
+}
+
+/// What only a server needs.
+#[derive(Debug, Clone, Args)]
+pub struct ServingArguments {
+    /// Address to listen on; port 0 takes a free one
+    #[arg(long, default_value = "127.0.0.1:8080", value_parser = address, env = "DGEMMA_ADDR")]
+    pub addr: SocketAddr,
+
+    /// Places in the queue, one per canvas; a request that finds too few free is refused with 429
+    #[arg(long, value_name = "PLACES", default_value_t = 2048, value_parser = RangedU64ValueParser::<usize>::new().range(1..=1_000_000), env = "DGEMMA_QUEUE")]
+    pub queue: usize,
+
+    /// Seconds a request may wait in the queue before it is refused with 503
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..), env = "DGEMMA_QUEUE_WAIT_SECONDS")]
+    pub queue_wait_seconds: u32,
+
+    /// Most rows (prompt tokens and canvas rows) of one forward pass
+    #[arg(long, value_name = "ROWS", default_value_t = Budget::default().pass_rows, value_parser = at_least_one(), env = "DGEMMA_PASS_ROWS")]
+    pub pass_rows: usize,
+
+    /// Largest request body, in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 8, value_parser = RangedU64ValueParser::<usize>::new().range(1..=1024), env = "DGEMMA_BODY_LIMIT_MIB")]
+    pub body_limit_mib: usize,
+
+    /// Seconds a client may take to send the head of a request, and as long again for its body; then it is refused with 408
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..), env = "DGEMMA_RECEIVE_SECONDS")]
+    pub receive_seconds: u32,
 
     /// Seconds that running requests get after the signal to stop
-    #[arg(global = true, long, value_name = "SECONDS", default_value_t = 8, env = "DGEMMA_DRAIN_SECONDS")]
+    #[arg(long, value_name = "SECONDS", default_value_t = 8, env = "DGEMMA_DRAIN_SECONDS")]
     pub drain_seconds: u32,
 
     /// File with API keys, one a line; further keys come from DGEMMA_API_KEYS, separated by commas [default: no key is asked for]
-    #[arg(global = true, long, value_name = "FILE", env = "DGEMMA_API_KEY_FILE")]
+    #[arg(long, value_name = "FILE", env = "DGEMMA_API_KEY_FILE")]
     pub api_key_file: Option<PathBuf>,
 
     /// Origin of web pages that may use this server, such as https://example.org; may be repeated [default: none]
-    #[arg(global = true, long, value_name = "ORIGIN", value_parser = origin, value_delimiter = ',', env = "DGEMMA_CORS_ORIGIN")]
+    #[arg(long, value_name = "ORIGIN", value_parser = origin, value_delimiter = ',', env = "DGEMMA_CORS_ORIGIN")]
     pub cors_origin: Vec<HeaderValue>,
-
-    /// How the log is written
-    #[arg(global = true, long, value_name = "FORMAT", default_value = "text", env = "DGEMMA_LOG_FORMAT")]
-    pub log_format: log::Format,
-
-    /// Write requests and replies to the log; without it the log has no content of a request
-    #[arg(global = true, long, env = "DGEMMA_LOG_CONTENT")]
-    pub log_content: bool,
 }
 
 /// What to do instead of serving.
@@ -139,6 +159,13 @@ pub enum Dtype {
     Bf16,
 }
 
+/// An address with a port. A name would have to be looked up, and might mean several.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| {
+        "an address is a number and a port, as in 127.0.0.1:8080, [::1]:8080, or 0.0.0.0:8080 for every interface".into()
+    })
+}
+
 /// An origin as a browser sends it: scheme, host and port, nothing after.
 fn origin(text: &str) -> Result<HeaderValue, String> {
     let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
@@ -156,29 +183,57 @@ fn at_least_one() -> RangedU64ValueParser<usize> {
 }
 
 impl Arguments {
+    /// The arguments of this process; a mistake ends it.
+    #[must_use]
+    pub fn of_command_line() -> Self {
+        Self::of_matches(&Self::command().get_matches()).unwrap_or_else(|error| error.exit())
+    }
+
+    fn of_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let Some((subcommand, _)) = matches.subcommand() else { return Self::from_arg_matches(matches) };
+        // Written after it they are unknown; written before it they would be passed over in silence.
+        let mut command = Self::command();
+        let stray = command
+            .get_arguments()
+            .filter(|argument| !argument.is_global_set())
+            .find(|argument| {
+                matches.value_source(argument.get_id().as_str()) == Some(ValueSource::CommandLine)
+            })
+            .and_then(clap::Arg::get_long);
+        match stray {
+            None => Self::from_arg_matches(matches),
+            Some(flag) => {
+                let message =
+                    format!("--{flag} is for serving, and {subcommand:?} does not serve; leave it out");
+                Err(command.error(ErrorKind::ArgumentConflict, message))
+            }
+        }
+    }
+
     /// What `serve` needs to know, for a model of that name.
     pub fn options(&self, model: String) -> Result<Options, Error> {
         let default = Budget::default();
         Ok(Options {
             model,
-            queue_places: self.queue,
-            body_limit_bytes: self.body_limit_mib << 20,
+            queue_places: self.serving.queue,
+            body_limit_bytes: self.serving.body_limit_mib << 20,
             budget: Budget {
-                pass_rows: self.pass_rows,
-                chunk_rows: default.chunk_rows.min(self.pass_rows),
+                pass_rows: self.serving.pass_rows,
+                chunk_rows: default.chunk_rows.min(self.serving.pass_rows),
                 ..default
             },
-            drain: Duration::from_secs(self.drain_seconds.into()),
-            queue_wait: Duration::from_secs(self.queue_wait_seconds.into()),
-            keys: Keys::load(self.api_key_file.as_deref(), std::env::var_os(keys::VARIABLE))?,
-            cors_origins: self.cors_origin.clone(),
+            receive_limit: Duration::from_secs(self.serving.receive_seconds.into()),
+            drain: Duration::from_secs(self.serving.drain_seconds.into()),
+            queue_wait: Duration::from_secs(self.serving.queue_wait_seconds.into()),
+            keys: Keys::load(self.serving.api_key_file.as_deref(), std::env::var_os(keys::VARIABLE))?,
+            cors_origins: self.serving.cors_origin.clone(),
             log_content: self.log_content,
         })
     }
 
     /// The checkpoint folder to open.
     pub fn checkpoint(&self) -> Result<PathBuf, Error> {
-        model_dir::find(self.model.clone(), std::env::var_os(model_dir::VARIABLE), Path::new("."))
+        model_dir::find(self.model.dir.clone(), std::env::var_os(model_dir::VARIABLE), Path::new("."))
     }
 
     /// How to open it.
@@ -186,13 +241,13 @@ impl Arguments {
     pub fn open_options(&self, dir: PathBuf) -> OpenOptions {
         OpenOptions {
             dir,
-            dtype: match self.dtype {
+            dtype: match self.model.dtype {
                 Dtype::F32 => DType::F32,
                 Dtype::Bf16 => DType::BF16,
             },
-            quant: self.quant.form(),
-            context_tokens: self.ctx,
-            prefix_cache_bytes: self.prefix_cache_mib << 20,
+            quant: self.model.quant.form(),
+            context_tokens: self.model.ctx,
+            prefix_cache_bytes: self.model.prefix_cache_mib << 20,
             threads: threads::in_use(),
         }
     }
@@ -200,8 +255,6 @@ impl Arguments {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]
@@ -212,16 +265,35 @@ mod tests {
     #[test]
     fn nothing_is_exposed_beyond_this_machine_unless_asked_for() {
         let arguments = Arguments::try_parse_from(["dgemma-server"]).unwrap();
-        assert!(arguments.addr.ip().is_loopback());
+        assert!(arguments.serving.addr.ip().is_loopback());
+    }
+
+    fn parse(arguments: &[&str]) -> Result<Arguments, String> {
+        let arguments = ["dgemma-server"].iter().chain(arguments);
+        let matches = Arguments::command().try_get_matches_from(arguments);
+        matches.and_then(|matches| Arguments::of_matches(&matches)).map_err(|error| error.to_string())
     }
 
     #[test]
-    fn every_option_of_the_model_also_stands_after_bench() {
-        let arguments = Arguments::try_parse_from(["dgemma-server", "bench", "--quant", "q8_0"]).unwrap();
-        assert_eq!(arguments.quant, QuantArgument::Q8_0);
-        let command = Arguments::command();
-        let local: Vec<_> = command.get_arguments().filter(|arg| !arg.is_global_set()).collect();
-        assert!(local.iter().all(|arg| ["help", "version"].contains(&arg.get_id().as_str())), "{local:?}");
+    fn bench_takes_the_options_of_the_model_on_either_side_and_no_others() {
+        for place in [["--quant", "q8_0", "bench"], ["bench", "--quant", "q8_0"]] {
+            assert_eq!(parse(&place).unwrap().model.quant, QuantArgument::Q8_0);
+        }
+        for flag in [["--addr", "127.0.0.1:1"], ["--queue", "5"], ["--cors-origin", "https://a.example"]] {
+            let before = parse(&[flag[0], flag[1], "bench"]).unwrap_err();
+            assert!(before.contains(flag[0]) && before.contains("bench"), "{before}");
+            let after = parse(&["bench", flag[0], flag[1]]).unwrap_err();
+            assert!(after.contains(flag[0]), "{after}");
+            assert!(parse(&flag).is_ok());
+        }
+    }
+
+    #[test]
+    fn a_wrong_address_is_answered_with_examples() {
+        for wrong in ["8080", "localhost:8080", "127.0.0.1", ":8080", "[::1]"] {
+            let error = parse(&["--addr", wrong]).unwrap_err();
+            assert!(error.contains("127.0.0.1:8080") && error.contains("0.0.0.0:8080"), "{error}");
+        }
     }
 
     #[test]
@@ -229,6 +301,7 @@ mod tests {
         for wrong in [
             ["--queue", "0"],
             ["--queue-wait-seconds", "0"],
+            ["--receive-seconds", "0"],
             ["--log-format", "xml"],
             ["--cors-origin", "*"],
             ["--cors-origin", "example.org"],
@@ -238,10 +311,7 @@ mod tests {
             ["--ctx", "many"],
             ["--addr", "8080"],
         ] {
-            assert!(
-                Arguments::try_parse_from(["dgemma-server"].into_iter().chain(wrong)).is_err(),
-                "{wrong:?}"
-            );
+            assert!(parse(&wrong).is_err(), "{wrong:?}");
         }
     }
 }

@@ -33,6 +33,20 @@ pub enum Error {
     WrongType { param: String, reason: String },
     #[error("the header {name}: {reason}; hint: {hint}")]
     Header { name: &'static str, reason: String, hint: &'static str },
+    #[error("the head of the request did not come within {seconds} s; hint: send the head in one piece")]
+    SlowHead { seconds: f64 },
+    #[error(
+        "the body did not come within {seconds} s; hint: send it faster, or start the server with a larger --receive-seconds"
+    )]
+    SlowBody { seconds: f64 },
+    #[error(
+        "this is no HTTP request: its first line or a header cannot be read; hint: send HTTP/1.1 or HTTP/2, without TLS"
+    )]
+    BadHead,
+    #[error("the path is too long; hint: send the request in the body")]
+    UriTooLong,
+    #[error("there are too many headers, or they are too long; hint: send fewer, such as no cookies")]
+    HeadTooLarge,
     #[error("this server asks for an API key; hint: send the header \"Authorization: Bearer KEY\"")]
     NoKey,
     #[error("the API key is not one of this server's; hint: ask the operator for a key")]
@@ -59,9 +73,8 @@ pub enum Error {
     #[error("{key:?} is {value}, which this engine cannot do; hint: {hint}")]
     Unsupported { key: &'static str, value: String, hint: &'static str },
     #[error(
-        "question {question:?}: the labels {first:?} and {second:?} cannot share one place of one token: {reason}; hint: the \
-         text before a label decides how the tokenizer cuts it, so rename the question; or ask at most ten at once, which gives \
-         each a line of its own"
+        "question {question:?}: the labels {first:?} and {second:?} cannot share one place of one token, with answers on lines or on \
+         one line: {reason}; hint: the text before a label decides how the tokenizer cuts it, so rename the question"
     )]
     LabelClash { question: String, first: String, second: String, reason: &'static str },
     #[error(
@@ -109,6 +122,11 @@ pub enum Error {
     Draining,
     #[error("{0}; hint: this is a fault of the server, the request may be sent again")]
     Engine(#[from] EngineError),
+    #[error(
+        "the model gave a number that is not finite for the question {question:?} in draw {draw}; hint: the weights or the forward \
+         pass are at fault, not the request, and no answer is made of such numbers"
+    )]
+    NonFinite { question: String, draw: usize },
     #[error("the engine thread has stopped; hint: restart the server")]
     EngineGone,
     #[error("{0}")]
@@ -120,6 +138,11 @@ pub enum Error {
         "the tokenizer has no {token:?}; hint: tokenizer.json must be that of a DiffusionGemma checkpoint"
     )]
     MissingToken { token: &'static str },
+    #[error(
+        "the chat template of this checkpoint loses or changes the text of a {role} message; hint: no decision could be trusted \
+         with it, so use the chat_template.jinja of the published checkpoint"
+    )]
+    TemplateDrops { role: &'static str },
     #[error("{what} stopped unexpectedly; hint: this is a fault of the server, please report it")]
     Internal { what: &'static str },
 
@@ -155,6 +178,10 @@ pub enum Kind {
     Unauthorised,
     /// A limit is exceeded.
     TooLarge,
+    UriTooLong,
+    HeadTooLarge,
+    /// The request took too long to come.
+    TooSlow,
     /// The client's own deadline is over.
     TimedOut,
     /// Try again soon.
@@ -189,12 +216,16 @@ impl Error {
         match self {
             Self::NoRoute { .. } => Kind::NoRoute,
             Self::MethodNotAllowed { .. } => Kind::MethodNotAllowed,
+            Self::SlowHead { .. } | Self::SlowBody { .. } => Kind::TooSlow,
+            Self::UriTooLong => Kind::UriTooLong,
+            Self::HeadTooLarge => Kind::HeadTooLarge,
             Self::BodyTooLarge { .. }
             | Self::CanvasTooSmall { .. }
             | Self::ContextExceeded { .. }
             | Self::StateTooLong { .. }
             | Self::TooManyReads { .. } => Kind::TooLarge,
-            Self::BodyCut { .. }
+            Self::BadHead
+            | Self::BodyCut { .. }
             | Self::BodyEmpty
             | Self::BodyNotUtf8 { .. }
             | Self::BodyNotJson { .. }
@@ -213,10 +244,12 @@ impl Error {
             Self::DeadlineExceeded { .. } => Kind::TimedOut,
             Self::NotReady { .. } | Self::Draining | Self::QueueWait { .. } => Kind::Unavailable,
             Self::Engine(_)
+            | Self::NonFinite { .. }
             | Self::EngineGone
             | Self::Reading(_)
             | Self::Model(_)
             | Self::MissingToken { .. }
+            | Self::TemplateDrops { .. }
             | Self::Internal { .. }
             | Self::NoModel { .. }
             | Self::NotACheckpoint { .. }
@@ -238,6 +271,11 @@ impl Error {
         match self {
             Self::NoRoute { .. } => "not_found",
             Self::MethodNotAllowed { .. } => "method_not_allowed",
+            Self::SlowHead { .. } => "head_timeout",
+            Self::SlowBody { .. } => "body_timeout",
+            Self::BadHead => "bad_request",
+            Self::UriTooLong => "uri_too_long",
+            Self::HeadTooLarge => "head_too_large",
             Self::BodyTooLarge { .. } => "body_too_large",
             Self::BodyCut { .. } => "body_cut",
             Self::BodyEmpty => "body_empty",
@@ -263,10 +301,11 @@ impl Error {
             Self::DeadlineExceeded { .. } => "deadline_exceeded",
             Self::NotReady { .. } => "not_ready",
             Self::Draining => "draining",
-            Self::Engine(_) | Self::Reading(_) => "engine_fault",
+            Self::Engine(_) | Self::NonFinite { .. } | Self::Reading(_) => "engine_fault",
             Self::EngineGone => "engine_gone",
             Self::Model(_)
             | Self::MissingToken { .. }
+            | Self::TemplateDrops { .. }
             | Self::Internal { .. }
             | Self::NoModel { .. }
             | Self::NotACheckpoint { .. }

@@ -12,6 +12,7 @@ pub mod engine;
 pub mod error;
 pub mod http;
 pub mod log;
+pub mod log_writer;
 pub mod metrics;
 pub mod model_dir;
 pub mod queue;
@@ -19,12 +20,11 @@ pub mod read;
 pub mod scheduler;
 pub mod threads;
 
-use std::future::{Future, IntoFuture};
+use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::http::HeaderValue;
-use axum::serve::ListenerExt;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
@@ -34,8 +34,10 @@ use api::readiness::{Phase, Readiness};
 use api::warm_up;
 use engine::Engine;
 pub use error::Error;
+use http::connections::Connections;
 use http::keys::Keys;
 use metrics::Metrics;
+use queue::Queue;
 use read::Text;
 use scheduler::policy::Budget;
 
@@ -49,6 +51,8 @@ pub struct Options {
     /// How long a request may wait in the queue.
     pub queue_wait: Duration,
     pub body_limit_bytes: usize,
+    /// How long a client may take to send the head of a request, and as long again for the body.
+    pub receive_limit: Duration,
     pub budget: Budget,
     /// How long running requests may take after the signal to stop.
     pub drain: Duration,
@@ -60,6 +64,9 @@ pub struct Options {
     pub log_content: bool,
 }
 
+/// How long the refusals of what still runs after the drain may take to go out.
+const FAREWELL: Duration = Duration::from_secs(1);
+
 /// What a loader gives: the engine and the text side of its checkpoint.
 #[derive(Debug)]
 pub struct Parts<E> {
@@ -70,7 +77,7 @@ pub struct Parts<E> {
 /// Serves until `shutdown` completes, then drains.
 ///
 /// The port answers at once. `load` runs on a thread of its own and may report its progress; requests are refused as not
-/// ready until it is done and the engine is warm. Errors: the model does not load, or the listener fails.
+/// ready until it is done and the engine is warm. Errors: the model does not load, or the engine thread ends by itself.
 pub async fn serve<E: Engine>(
     listener: TcpListener,
     options: Options,
@@ -79,48 +86,61 @@ pub async fn serve<E: Engine>(
 ) -> Result<(), Error> {
     let api = Arc::new(Api::new(options.model.clone()));
     let metrics = Arc::new(Metrics::default());
-    let router = http::router(Arc::clone(&api), Arc::clone(&metrics), &options);
-    // A reply is written in one piece: waiting for more to send only delays it.
-    let listener = listener.tap_io(|socket| {
-        let _ = socket.set_nodelay(true);
-    });
-    let (drain, draining) = oneshot::channel::<()>();
-    let server = axum::serve(listener, router).with_graceful_shutdown(async {
-        let _ = draining.await;
-    });
-    let mut server = tokio::spawn(server.into_future());
+    let connections = Connections {
+        router: http::router(Arc::clone(&api), Arc::clone(&metrics), &options),
+        api: Arc::clone(&api),
+        metrics: Arc::clone(&metrics),
+        receive_limit: options.receive_limit,
+    };
+    let mut server = tokio::spawn(connections.serve(listener));
     let mut shutdown = std::pin::pin!(shutdown);
     let mut start = std::pin::pin!(start(Arc::clone(&api), metrics, &options, load));
-    let mut started = false;
+    let mut started = None;
     let outcome = loop {
+        let engine_gone = async {
+            match &started {
+                Some(queue) => Queue::closed(queue).await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             () = &mut shutdown => break Ok(()),
-            result = &mut start, if !started => match result {
-                Ok(()) => started = true,
+            result = &mut start, if started.is_none() => match result {
+                Ok(queue) => started = Some(queue),
                 Err(error) => break Err(error),
             },
+            () = engine_gone => break Err(Error::EngineGone),
             _ = &mut server => break Err(Error::Internal { what: "the HTTP server" }),
         }
     };
-    api.readiness.advance(Phase::Draining);
-    let _ = drain.send(());
+    match &outcome {
+        // Nothing that waits for the engine will be answered otherwise.
+        Err(Error::EngineGone) => {
+            tracing::error!("the engine thread has ended; no request can be answered any more, stopping");
+            api.readiness.advance(Phase::EngineGone);
+        }
+        _ => api.readiness.advance(Phase::Draining),
+    }
     if !server.is_finished() && tokio::time::timeout(options.drain, &mut server).await.is_err() {
         tracing::warn!(
             seconds = options.drain.as_secs_f64(),
-            "requests still run after the drain time; leaving them"
+            "requests still run after the drain time; refusing them"
         );
-        server.abort();
+        api.readiness.advance(Phase::Closing);
+        if tokio::time::timeout(FAREWELL, &mut server).await.is_err() {
+            server.abort();
+        }
     }
     outcome
 }
 
-/// Loads, starts the engine thread, and makes a few decisions before the doors open.
+/// Loads, starts the engine thread, and makes a few decisions before the doors open. Gives the queue of that thread.
 async fn start<E: Engine>(
     api: Arc<Api>,
     metrics: Arc<Metrics>,
     options: &Options,
     load: impl FnOnce(&Readiness) -> Result<Parts<E>, Error> + Send + 'static,
-) -> Result<(), Error> {
+) -> Result<Queue, Error> {
     let started = Instant::now();
     let (send, loaded) = oneshot::channel();
     let for_loader = Arc::clone(&api);
@@ -155,9 +175,9 @@ async fn start<E: Engine>(
         source,
         hint: "raise the limit on threads",
     })?;
-    let decider = Arc::new(Decider::new(info, text, queue));
+    let decider = Arc::new(Decider::new(info, text, queue.clone()));
     warm_up::run(&decider).await?;
     api.open(decider);
     tracing::info!(model = options.model, "ready");
-    Ok(())
+    Ok(queue)
 }

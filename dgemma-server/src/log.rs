@@ -1,11 +1,12 @@
 //! The log: text for people or JSON for collectors, on standard error.
 //!
 //! One JSON object a line, with the names Google's collector reads (`severity`, `message`, `time`, the trace); other
-//! collectors map them as easily. Fields of a span, the id of a request above all, stand in every line within it.
+//! collectors map them as easily. Fields of a span, the id of a request above all, stand in every line within it. Nobody waits
+//! for the log to be written: see `log_writer`.
 
-use std::io::{IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Subscriber};
@@ -15,6 +16,8 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::registry::{LookupSpan, Scope};
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, fmt};
+
+use crate::log_writer::LogWriter;
 
 /// The trace of a line, as Google's collector names it.
 const CLOUD_TRACE: &str = "logging.googleapis.com/trace";
@@ -27,20 +30,29 @@ pub enum Format {
 }
 
 /// Starts the log. `RUST_LOG` filters it; without, everything from `info` up is shown. The text of a panic may quote what
-/// was being worked on, so it is shown only with `content`.
-pub fn start(format: Format, content: bool) {
+/// was being worked on, so it is shown only with `content`. Gives the writer, for the last line.
+pub fn start(format: Format, content: bool) -> io::Result<LogWriter> {
+    let writer = LogWriter::to_stderr(move |lost| lost_line(format, lost))?;
+    let lines = writer.clone();
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     let registry = tracing_subscriber::registry().with(filter);
     match format {
         Format::Text => {
             let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
             registry
-                .with(fmt::layer().with_ansi(colour).log_internal_errors(false).with_writer(std::io::stderr))
+                .with(
+                    fmt::layer()
+                        .with_ansi(colour)
+                        .log_internal_errors(false)
+                        .with_writer(move || lines.clone()),
+                )
                 .init();
         }
         Format::Json => {
             let project = std::env::var("GOOGLE_CLOUD_PROJECT").ok();
-            registry.with(Json { project, write: write_to_stderr }).init();
+            // It never fails: what cannot be written is counted.
+            let write = move |line: &str| drop(lines.clone().write_all(line.as_bytes()));
+            registry.with(Json { project, write }).init();
         }
     }
     std::panic::set_hook(Box::new(move |panic| {
@@ -51,11 +63,22 @@ pub fn start(format: Format, content: bool) {
             tracing::error!(place, "a thread panicked; --log-content shows the message");
         }
     }));
+    Ok(writer)
 }
 
-fn write_to_stderr(line: &str) {
-    // A log that cannot be written must not stop the server.
-    let _ = std::io::stderr().lock().write_all(line.as_bytes());
+/// The line that tells of lines that nobody took in time.
+fn lost_line(format: Format, lost: u64) -> String {
+    let message = format!("{lost} lines of this log were lost: it was not read as fast as it was written");
+    match format {
+        Format::Text => format!("WARN {message}\n"),
+        Format::Json => {
+            let mut time = String::new();
+            // Without it, the collector sets the time.
+            let _ = SystemTime.format_time(&mut Writer::new(&mut time));
+            let line = json!({"time": time, "severity": "WARNING", "message": message, "lost": lost});
+            format!("{line}\n")
+        }
+    }
 }
 
 /// Writes events as JSON.

@@ -4,29 +4,37 @@ mod signals;
 
 use std::io::Write;
 use std::process::ExitCode;
+use std::time::Duration;
 
-use clap::Parser;
 use dgemma_server::cli::{Arguments, Command};
 use dgemma_server::engine::diffusion::{DiffusionEngine, OpenOptions};
 use dgemma_server::http::listen;
 use dgemma_server::read::Text;
 use dgemma_server::{Error, Parts, bench, log, model_dir, serve, threads};
 
+/// How long the rest of the log may take to be written at the end.
+const LOG_LIMIT: Duration = Duration::from_secs(1);
+
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    log::start(arguments.log_format, arguments.log_content);
-    match start(&arguments) {
-        Ok(()) => ExitCode::SUCCESS,
+    let arguments = Arguments::of_command_line();
+    let log = match log::start(arguments.log_format, arguments.log_content) {
+        Ok(log) => log,
         Err(error) => {
             // A log that nobody reads any more is no reason to fail differently.
-            let _ = writeln!(std::io::stderr(), "error: {error}");
-            ExitCode::FAILURE
+            let _ = writeln!(std::io::stderr(), "error: cannot start the log: {error}");
+            return ExitCode::FAILURE;
         }
-    }
+    };
+    let (last_line, code) = match start(&arguments) {
+        Ok(()) => (String::new(), ExitCode::SUCCESS),
+        Err(error) => (format!("error: {error}\n"), ExitCode::FAILURE),
+    };
+    log.finish(&last_line, LOG_LIMIT);
+    code
 }
 
 fn start(arguments: &Arguments) -> Result<(), Error> {
-    if let Some(wanted) = arguments.threads {
+    if let Some(wanted) = arguments.model.threads {
         threads::apply(wanted).map_err(|source| Error::io("cannot set the number of threads", source))?;
     }
     let runtime =
@@ -48,8 +56,9 @@ async fn run(arguments: &Arguments) -> Result<(), Error> {
             .map_err(|source| Error::io("cannot print the figures", source));
     }
     let serving = arguments.options(model_dir::name(&dir))?;
-    let listener = listen::bind(arguments.addr)
-        .map_err(|source| Error::io(&format!("cannot listen on {}", arguments.addr), source))?;
+    let wanted = arguments.serving.addr;
+    let listener =
+        listen::bind(wanted).map_err(|source| Error::io(&format!("cannot listen on {wanted}"), source))?;
     let address = listener.local_addr().map_err(|source| Error::io("cannot read the address", source))?;
     if let Some(warning) = listen::warning(address, &serving.keys) {
         tracing::warn!("{warning}");

@@ -4,7 +4,7 @@
 //! of their server; nothing is global, so that servers in one process do not mix.
 
 use std::fmt;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use prometheus_client::encoding::{EncodeLabelSet, text};
@@ -15,7 +15,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
-use crate::build;
+use crate::{build, log_writer};
 
 /// Media type of [`Metrics::render`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -27,6 +27,7 @@ pub const REQUEST_SECONDS: &str = "request_seconds";
 pub const REJECTED: &str = "rejected";
 pub const CANCELLED: &str = "cancelled";
 pub const PANICS: &str = "panics";
+pub const LOG_LINES_LOST: &str = "log_lines_lost";
 pub const QUEUE_DEPTH: &str = "queue_depth";
 pub const QUEUE_WAIT_SECONDS: &str = "queue_wait_seconds";
 pub const BATCH_ROWS: &str = "batch_rows";
@@ -36,6 +37,9 @@ pub const REUSED_TOKENS: &str = "reused_tokens";
 pub const LABEL_MASS: &str = "label_mass";
 pub const MODEL_LOAD_SECONDS: &str = "model_load_seconds";
 pub const BUILD: &str = "build";
+
+/// Stands for every path that is no route: such a path must not make a series of its own.
+pub const OTHER_ROUTE: &str = "other";
 
 /// Seconds: from a health check to a long prompt on a slow machine.
 pub const SECONDS_BUCKETS: [f64; 16] =
@@ -69,6 +73,8 @@ pub struct Metrics {
     rejected: Family<Reason, Counter>,
     cancelled: Counter,
     panics: Counter,
+    /// Of the process, as the log is.
+    log_lines_lost: Counter,
     queue_depth: Gauge,
     queue_wait_seconds: Histogram,
     batch_rows: Histogram,
@@ -92,6 +98,7 @@ impl Default for Metrics {
             rejected: Family::default(),
             cancelled: Counter::default(),
             panics: Counter::default(),
+            log_lines_lost: Counter::default(),
             queue_depth: Gauge::default(),
             queue_wait_seconds: seconds(),
             batch_rows: Histogram::new(ROWS_BUCKETS),
@@ -114,6 +121,11 @@ impl Metrics {
         registry.register(REJECTED, "Requests answered with an error, by its code", self.rejected.clone());
         registry.register(CANCELLED, "Requests whose client left before the reply", self.cancelled.clone());
         registry.register(PANICS, "Requests that ended in a panic of a handler", self.panics.clone());
+        registry.register(
+            LOG_LINES_LOST,
+            "Lines of the log that nobody read in time",
+            self.log_lines_lost.clone(),
+        );
         registry.register(QUEUE_DEPTH, "Places of the queue taken now", self.queue_depth.clone());
         registry.register(QUEUE_WAIT_SECONDS, "Time a job waited", self.queue_wait_seconds.clone());
         registry.register(BATCH_ROWS, "Rows of one forward pass", self.batch_rows.clone());
@@ -142,6 +154,12 @@ impl Metrics {
     pub(crate) fn answered(&self, route: &'static str, status: u16, took: Duration) {
         self.requests.get_or_create(&RouteAndStatus { route, status }).inc();
         self.request_seconds.get_or_create(&Route { route }).observe(took.as_secs_f64());
+    }
+
+    /// A reply to bytes that never became a request.
+    pub(crate) fn refused_head(&self, status: u16, reason: &'static str) {
+        self.requests.get_or_create(&RouteAndStatus { route: OTHER_ROUTE, status }).inc();
+        self.rejected(reason);
     }
 
     /// The reply was an error with this code.
@@ -188,6 +206,7 @@ impl Metrics {
 
     /// The text of `GET /metrics`.
     pub(crate) fn render(&self) -> Result<String, fmt::Error> {
+        self.log_lines_lost.inner().store(log_writer::lost_lines(), Ordering::Relaxed);
         let mut text = String::new();
         text::encode(&mut text, &self.registry)?;
         Ok(text)

@@ -171,6 +171,13 @@ impl Queue {
     }
 }
 
+impl Queue {
+    /// Completes when the engine thread is gone.
+    pub async fn closed(&self) {
+        self.jobs.closed().await;
+    }
+}
+
 impl Read {
     fn places(&self) -> usize {
         self.canvases.len().max(1)

@@ -8,8 +8,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use decision::{
-    Answer, Answers, DecisionReply, Diagnostics, Layout, Limits, Policy, Route, Samples, SamplesTaken,
-    Schema, SlotDiagnostics, should_ask, stages,
+    Answer, AnswerForm, Answers, DecisionReply, Diagnostics, Layout, Limits, Policy, Route, Samples,
+    SamplesTaken, Schema, SlotDiagnostics, should_ask, stages,
 };
 use indexmap::IndexMap;
 
@@ -17,9 +17,9 @@ use super::cost::{Cost, Usage};
 use super::reads::{Context, PreparedRead};
 use tokio::sync::Semaphore;
 
-use crate::engine::{self, Canvas, EngineInfo, SlotLogits};
+use crate::engine::{self, Canvas, EngineError, EngineInfo, SlotLogits};
 use crate::error::Error;
-use crate::queue::{Queue, Read, Refused};
+use crate::queue::{Queue, Read, Refused, Unanswered};
 use crate::read::canvas::Layouts;
 use crate::read::labels::Labels;
 use crate::read::noise::Noise;
@@ -56,6 +56,8 @@ struct Walk {
     route: Route,
     /// Number of the winning answer of every question answered so far; by index.
     answered: Vec<Option<usize>>,
+    /// How answers are written where the usual form has no labels for a question.
+    form: Option<AnswerForm>,
     answers: Answers,
     diagnostics: Diagnostics,
     sampled: Sampled,
@@ -117,6 +119,7 @@ impl Decider {
             schema: Arc::new(schema),
             state: state.into(),
             route,
+            form: None,
             answers: Answers::new(),
             sampled: Sampled::default(),
             cost,
@@ -157,11 +160,11 @@ impl Walk {
     }
 
     /// Plans and prepares reads for these questions: all of them, or the next chunk of a sequential schema.
-    async fn prepare(&self, asked: &[usize], rest_of_cut: bool) -> Result<Vec<PreparedRead>, Error> {
+    async fn prepare(&mut self, asked: &[usize], rest_of_cut: bool) -> Result<Vec<PreparedRead>, Error> {
         let (decider, schema, state) =
             (Arc::clone(&self.decider), Arc::clone(&self.schema), Arc::clone(&self.state));
         let (asked, answered) = (asked.to_vec(), self.answered.clone());
-        let neutral_ids = self.route == Route::Systemone;
+        let (neutral_ids, form) = (self.route == Route::Systemone, self.form);
         // What cannot fit by its length alone is not encoded at all.
         let (context_tokens, fewest) =
             (decider.info.context_tokens, decider.text.tokenizer.fewest_tokens(state.len()));
@@ -176,7 +179,7 @@ impl Walk {
             .map_err(|_| Error::Internal { what: "preparing a prompt" })?;
         // A long state takes a while to encode, and must not hold up other connections.
         let prepared = tokio::task::spawn_blocking(move || {
-            let context = Context {
+            let mut context = Context {
                 text: &decider.text,
                 layouts: &decider.layouts,
                 labels: &decider.labels,
@@ -184,15 +187,13 @@ impl Walk {
                 state: &state,
                 canvas_tokens: decider.info.canvas_tokens,
                 answered: &answered,
+                form,
                 neutral_ids,
             };
-            let mut reads = context.plan(&asked, rest_of_cut)?;
-            if schema.sequential {
-                reads.truncate(1);
-            }
-            reads.into_iter().map(|read| context.prepare(read)).collect::<Result<Vec<_>, Error>>()
+            context.reads(&asked, rest_of_cut).map(|reads| (reads, context.form))
         });
-        let reads = prepared.await.map_err(|_| Error::Internal { what: "preparing a prompt" })??;
+        let (reads, form) = prepared.await.map_err(|_| Error::Internal { what: "preparing a prompt" })??;
+        self.form = form;
         for read in &reads {
             let (prompt_tokens, canvas_tokens) = (read.prompt.len(), read.layout.ids.len());
             if prompt_tokens + canvas_tokens > context_tokens {
@@ -265,8 +266,10 @@ impl Walk {
             Refused::Closed => Error::EngineGone,
         })?;
         let mut done = Vec::with_capacity(pending.len());
-        for pending in pending {
-            done.push(pending.result().await?);
+        for (job, pending) in pending.into_iter().enumerate() {
+            let of_job =
+                || reads.iter().zip(&job_of).filter(|(_, other)| **other == job).map(|(read, _)| read);
+            done.push(pending.result().await.map_err(|fault| self.named(fault, of_job(), &draws))?);
         }
         self.cost.add_round(&done);
         if draws.start == 0 {
@@ -274,6 +277,24 @@ impl Walk {
         }
         let mut canvases: Vec<_> = done.into_iter().map(|done| done.canvases.into_iter()).collect();
         Ok(job_of.into_iter().map(|job| canvases[job].by_ref().take(draws.len()).collect()).collect())
+    }
+
+    /// The question behind the place that the engine names. `reads`: those of the job, in order.
+    fn named<'r>(
+        &self,
+        fault: Unanswered,
+        mut reads: impl Iterator<Item = &'r PreparedRead>,
+        draws: &Range<u32>,
+    ) -> Error {
+        let Unanswered::Engine(EngineError::NonFinite { canvas, slot }) = fault else { return fault.into() };
+        let question = reads.nth(canvas / draws.len().max(1)).and_then(|read| read.asked.get(slot));
+        match question {
+            Some(&index) => Error::NonFinite {
+                question: self.schema.questions[index].id.clone(),
+                draw: draws.start as usize + canvas % draws.len().max(1) + 1,
+            },
+            None => fault.into(),
+        }
     }
 
     /// Answers of one read. `draws: [draw][slot]`

@@ -75,6 +75,8 @@ pub struct ModelEntry {
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct ModelLimits {
     pub questions: usize,
+    /// Longest id of a question.
+    pub id_bytes: usize,
     pub alternatives: usize,
     pub reads: u32,
     pub context_tokens: usize,
@@ -98,7 +100,8 @@ impl Api {
     pub fn decider(&self) -> Result<&Arc<Decider>, Error> {
         match (self.readiness.phase(), self.decider.get()) {
             (Phase::Ready, Some(decider)) => Ok(decider),
-            (Phase::Draining, _) => Err(Error::Draining),
+            (Phase::Draining | Phase::Closing, _) => Err(Error::Draining),
+            (Phase::EngineGone, _) => Err(Error::EngineGone),
             (phase, _) => Err(Error::NotReady { phase: phase.as_str() }),
         }
     }
@@ -150,6 +153,7 @@ impl Api {
     pub fn models(&self) -> Vec<ModelEntry> {
         let limits = self.decider.get().map(|decider| ModelLimits {
             questions: decider.limits.max_questions,
+            id_bytes: decider.limits.max_id_bytes,
             alternatives: decider.limits.max_alternatives,
             reads: decider.limits.max_reads,
             context_tokens: decider.info.context_tokens,

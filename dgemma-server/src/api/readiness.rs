@@ -2,22 +2,29 @@
 //!
 //! Written by the loader and by shutdown, read by the health routes and by every request. Never blocks.
 
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::sync::watch;
 
 /// Where the server is in its life.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u8)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
+    #[default]
     Loading,
     WarmingUp,
     Ready,
+    /// The server was asked to stop.
     Draining,
+    /// The engine thread has ended by itself, and the server has to end too.
+    EngineGone,
+    /// The time to drain is over.
+    Closing,
 }
 
 /// The phase and how much of the weights is there.
 #[derive(Debug, Default)]
 pub struct Readiness {
-    phase: AtomicU8,
+    phase: watch::Sender<Phase>,
     bytes_loaded: AtomicU64,
     bytes_total: AtomicU64,
 }
@@ -30,7 +37,8 @@ impl Phase {
             Self::Loading => "loading",
             Self::WarmingUp => "warming_up",
             Self::Ready => "ready",
-            Self::Draining => "draining",
+            Self::Draining | Self::Closing => "draining",
+            Self::EngineGone => "engine_gone",
         }
     }
 }
@@ -38,17 +46,22 @@ impl Phase {
 impl Readiness {
     #[must_use]
     pub fn phase(&self) -> Phase {
-        match self.phase.load(Ordering::Acquire) {
-            0 => Phase::Loading,
-            1 => Phase::WarmingUp,
-            2 => Phase::Ready,
-            _ => Phase::Draining,
-        }
+        *self.phase.borrow()
+    }
+
+    /// Completes once that phase, or a later one, has begun.
+    pub async fn reached(&self, phase: Phase) {
+        // The sender is this readiness itself, so it is there as long as somebody waits.
+        let _ = self.phase.subscribe().wait_for(|now| *now >= phase).await;
     }
 
     /// Moves on. A phase never goes back: a model that gets ready during the drain stays unavailable.
     pub(crate) fn advance(&self, phase: Phase) {
-        self.phase.fetch_max(phase as u8, Ordering::AcqRel);
+        self.phase.send_if_modified(|now| {
+            let later = phase > *now;
+            *now = phase.max(*now);
+            later
+        });
     }
 
     /// Bytes of the weights, loaded so far and in all.

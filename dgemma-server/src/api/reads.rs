@@ -56,14 +56,42 @@ pub(super) struct Context<'a> {
     pub(super) canvas_tokens: usize,
     /// Number of the winning answer of every question answered so far; by index.
     pub(super) answered: &'a [Option<usize>],
+    /// How answers are written; `None`: as usual for so many on a sheet.
+    pub(super) form: Option<AnswerForm>,
     /// On the sheet the questions are called q1, q2, …, so that their ids have no influence.
     pub(super) neutral_ids: bool,
 }
 
 impl Context<'_> {
+    /// The reads of these questions, ready but for the noise: all of them, or the first of a sequential schema. Where the usual
+    /// form of the answers gives a question no labels of one token each, the other form is taken; `form` says so then.
+    pub(super) fn reads(&mut self, stage: &[usize], rest_of_cut: bool) -> Result<Vec<PreparedRead>, Error> {
+        let usual = self.form;
+        let first = self.reads_as_it_is(stage, rest_of_cut);
+        if usual.is_some() || !matches!(first, Err(Error::LabelClash { .. } | Error::TooFewLabels { .. })) {
+            return first;
+        }
+        for form in [AnswerForm::Lines, AnswerForm::OneLine] {
+            self.form = Some(form);
+            if let Ok(reads) = self.reads_as_it_is(stage, rest_of_cut) {
+                return Ok(reads);
+            }
+        }
+        self.form = usual;
+        first
+    }
+
+    fn reads_as_it_is(&self, stage: &[usize], rest_of_cut: bool) -> Result<Vec<PreparedRead>, Error> {
+        let mut reads = self.plan(stage, rest_of_cut)?;
+        if self.schema.sequential {
+            reads.truncate(1);
+        }
+        reads.into_iter().map(|read| self.prepare(read)).collect()
+    }
+
     /// The reads of these questions: cut by `alone`, `isolate` and what fits a canvas. `rest_of_cut`: they are what an
     /// earlier, sequential chunk of the stage left.
-    pub(super) fn plan(&self, stage: &[usize], rest_of_cut: bool) -> Result<Vec<PlannedRead>, Error> {
+    fn plan(&self, stage: &[usize], rest_of_cut: bool) -> Result<Vec<PlannedRead>, Error> {
         let (alone, together): (Vec<usize>, Vec<usize>) =
             stage.iter().partition(|&&index| self.schema.isolate || self.schema.questions[index].alone);
         let mut reads = Vec::new();
@@ -80,16 +108,31 @@ impl Context<'_> {
 
     /// The read of as many of these questions, from the first on, as fit a canvas; at least one. `cut`: they are a part.
     fn longest(&self, questions: &[usize], cut: bool) -> Result<(PlannedRead, usize), Error> {
-        // Not a bisection: fewer questions may need more rows, where the form of the answers changes.
-        for count in (2..=questions.len()).rev() {
-            let read = self.read(&questions[..count], cut || count < questions.len());
-            let sheet = self.sheet(&read)?;
-            let (asked, labels) = sheet.part(&read.asked);
-            if rows(self.text, &self.lines(&sheet, &asked, &labels))? <= self.limit() {
-                return Ok((read, count));
+        let read = |count: usize| self.read(&questions[..count], cut || count < questions.len());
+        // More questions need more rows as long as the form is one; it changes at most once, from lines to one line.
+        let one_line = (2..=questions.len())
+            .find(|&count| self.form_of(&read(count)) == AnswerForm::OneLine)
+            .unwrap_or(questions.len() + 1);
+        for counts in [one_line..questions.len() + 1, 2..one_line] {
+            if counts.is_empty() {
+                continue;
+            }
+            // Mostly all of them fit.
+            let (mut fitting, mut beyond) = (counts.start - 1, counts.end);
+            let mut tried = counts.end - 1;
+            while fitting + 1 < beyond {
+                if self.fits(&read(tried))? {
+                    fitting = tried;
+                } else {
+                    beyond = tried;
+                }
+                tried = usize::midpoint(fitting, beyond);
+            }
+            if fitting >= counts.start {
+                return Ok((read(fitting), fitting));
             }
         }
-        Ok((self.read(&questions[..1], cut || questions.len() > 1), 1))
+        Ok((read(1), 1))
     }
 
     /// `cut`: a part of what would have stood on one canvas.
@@ -126,11 +169,11 @@ impl Context<'_> {
     }
 
     /// Ids of prompt and canvas.
-    pub(super) fn prepare(&self, read: PlannedRead) -> Result<PreparedRead, Error> {
+    fn prepare(&self, read: PlannedRead) -> Result<PreparedRead, Error> {
         let sheet = self.sheet(&read)?;
         let all: Vec<&Question> = sheet.questions.iter().collect();
         let partial = read.asked.len() < read.sheet.len();
-        let words = question_sheet_with_labels(self.schema, &all, &sheet.labels, partial);
+        let words = question_sheet_with_labels(self.schema, &all, &sheet.labels, sheet.form, partial);
         let (given, labels) = sheet.part(&read.given);
         let winners: Vec<&str> = labels
             .iter()
@@ -147,7 +190,7 @@ impl Context<'_> {
     }
 
     fn sheet<'r>(&self, read: &'r PlannedRead) -> Result<Sheet<'r>, Error> {
-        let form = AnswerForm::of(read.sheet.len());
+        let form = self.form_of(read);
         let questions: Vec<Question> = read
             .sheet
             .iter()
@@ -159,6 +202,16 @@ impl Context<'_> {
             .collect();
         let labels = questions.iter().map(|question| self.labels.of(&self.text.tokenizer, question, form));
         Ok(Sheet { read, labels: labels.collect::<Result<_, _>>()?, questions, form })
+    }
+
+    fn form_of(&self, read: &PlannedRead) -> AnswerForm {
+        self.form.unwrap_or_else(|| AnswerForm::of(read.sheet.len()))
+    }
+
+    fn fits(&self, read: &PlannedRead) -> Result<bool, Error> {
+        let sheet = self.sheet(read)?;
+        let (asked, labels) = sheet.part(&read.asked);
+        Ok(rows(self.text, &self.lines(&sheet, &asked, &labels))? <= self.limit())
     }
 
     fn lines<'q>(

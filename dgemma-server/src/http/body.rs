@@ -15,7 +15,13 @@ use crate::error::Error;
 const DISCARD_TIME: Duration = Duration::from_secs(5);
 const DISCARD_BYTES: usize = 64 << 20;
 
-pub(super) async fn read(mut body: Body, limit_bytes: usize) -> Result<Vec<u8>, Error> {
+/// The whole body: at most so many bytes, within so much time.
+pub(super) async fn read(body: Body, limit_bytes: usize, limit: Duration) -> Result<Vec<u8>, Error> {
+    let slow = |_| Error::SlowBody { seconds: limit.as_secs_f64() };
+    tokio::time::timeout(limit, collect(body, limit_bytes)).await.map_err(slow)?
+}
+
+async fn collect(mut body: Body, limit_bytes: usize) -> Result<Vec<u8>, Error> {
     let mut bytes = Vec::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| Error::BodyCut {

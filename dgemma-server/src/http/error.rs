@@ -8,14 +8,19 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
+use super::trace::REQUEST_ID;
+use crate::api::reply::to_json;
 use crate::error::{Error, Kind};
 
 /// Status, OpenAI's error type, and the seconds of `Retry-After`, for every kind.
-const TABLE: [(Kind, StatusCode, &str, Option<u32>); 9] = [
+const TABLE: [(Kind, StatusCode, &str, Option<u32>); 12] = [
     (Kind::Invalid, StatusCode::BAD_REQUEST, "invalid_request_error", None),
     (Kind::NoRoute, StatusCode::NOT_FOUND, "invalid_request_error", None),
     (Kind::MethodNotAllowed, StatusCode::METHOD_NOT_ALLOWED, "invalid_request_error", None),
     (Kind::Unauthorised, StatusCode::UNAUTHORIZED, "authentication_error", None),
+    (Kind::TooSlow, StatusCode::REQUEST_TIMEOUT, "timeout_error", None),
+    (Kind::UriTooLong, StatusCode::URI_TOO_LONG, "invalid_request_error", None),
+    (Kind::HeadTooLarge, StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "invalid_request_error", None),
     (Kind::TooLarge, StatusCode::PAYLOAD_TOO_LARGE, "invalid_request_error", None),
     (Kind::Busy, StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", Some(1)),
     (Kind::Unavailable, StatusCode::SERVICE_UNAVAILABLE, "service_unavailable_error", Some(2)),
@@ -57,6 +62,18 @@ pub(super) fn retry_after(kind: Kind) -> Option<HeaderValue> {
 /// OpenAI's error type.
 pub(super) fn kind_name(kind: Kind) -> &'static str {
     row(kind).1
+}
+
+/// Status and bytes of an HTTP/1.1 reply to a head that never became a request.
+pub(super) fn raw_reply(error: &Error, request_id: &str) -> (StatusCode, Vec<u8>) {
+    let status = row(error.kind()).0;
+    let body = to_json(&ErrorBody::new(error, request_id)).unwrap_or_default();
+    let head = format!(
+        "HTTP/1.1 {status}\r\ncontent-type: application/json\r\n{REQUEST_ID}: {request_id}\r\nconnection: close\r\n\
+         content-length: {}\r\n\r\n",
+        body.len()
+    );
+    (status, [head, body].concat().into_bytes())
 }
 
 impl<'a> ErrorBody<'a> {
@@ -102,6 +119,9 @@ mod tests {
             Kind::MethodNotAllowed,
             Kind::Unauthorised,
             Kind::TooLarge,
+            Kind::TooSlow,
+            Kind::UriTooLong,
+            Kind::HeadTooLarge,
             Kind::TimedOut,
             Kind::Busy,
             Kind::Unavailable,

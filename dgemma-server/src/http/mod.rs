@@ -4,16 +4,19 @@
 //! table of statuses, `keys` guards, `body` reads under a limit.
 
 mod body;
+pub(crate) mod connections;
 mod deadline;
 mod envelope;
 mod error;
 pub mod keys;
 pub mod listen;
 pub mod routes;
+mod socket;
 mod systemone;
 mod trace;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, Uri, header};
@@ -34,6 +37,8 @@ struct Shared {
     api: Arc<Api>,
     metrics: Arc<Metrics>,
     body_limit_bytes: usize,
+    /// How long a body may take to come.
+    receive_limit: Duration,
     log_content: bool,
 }
 
@@ -66,9 +71,14 @@ struct JevModel {
 
 /// All routes over `api`, as the options say.
 pub fn router(api: Arc<Api>, metrics: Arc<Metrics>, options: &Options) -> Router {
-    routes::surround(routes::table(), &metrics, options.keys.clone(), &options.cors_origins).with_state(
-        Shared { api, metrics, body_limit_bytes: options.body_limit_bytes, log_content: options.log_content },
-    )
+    let shared = Shared {
+        api,
+        metrics,
+        body_limit_bytes: options.body_limit_bytes,
+        receive_limit: options.receive_limit,
+        log_content: options.log_content,
+    };
+    routes::surround(routes::table(), &shared, options.keys.clone(), &options.cors_origins).with_state(shared)
 }
 
 async fn livez() -> Response {
@@ -138,7 +148,7 @@ async fn chat(State(shared): State<Shared>, request: Request) -> Result<Response
 impl Shared {
     /// The body, under the limit.
     async fn read(&self, request: Request) -> Result<Vec<u8>, Error> {
-        let body = body::read(request.into_body(), self.body_limit_bytes).await?;
+        let body = body::read(request.into_body(), self.body_limit_bytes, self.receive_limit).await?;
         if self.log_content {
             tracing::info!(content = %String::from_utf8_lossy(&body), "body of the request");
         }

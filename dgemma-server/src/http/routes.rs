@@ -11,8 +11,8 @@ use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::cors::CorsLayer;
 
 use super::keys::{API_KEY, Keys};
-use super::{Shared, deadline, envelope, error, keys, systemone, trace};
-use crate::metrics::Metrics;
+use super::{Shared, connections, deadline, envelope, error, keys, systemone, trace};
+use crate::metrics::OTHER_ROUTE;
 
 /// One route.
 #[derive(Debug, Clone, Copy)]
@@ -48,9 +48,9 @@ pub(super) fn is_open(path: &str) -> bool {
     ROUTES.iter().any(|route| route.open && route.path == path)
 }
 
-/// The name of a route in the metrics: a path that is no route must not make a series of its own.
+/// The name of a route in the metrics.
 pub(super) fn route_name(matched: Option<&str>) -> &'static str {
-    ROUTES.iter().find(|route| Some(route.path) == matched).map_or("other", |route| route.path)
+    ROUTES.iter().find(|route| Some(route.path) == matched).map_or(OTHER_ROUTE, |route| route.path)
 }
 
 /// The routes of the table, and the two replies for what is not in it.
@@ -62,15 +62,17 @@ pub(super) fn table() -> Router<Shared> {
         .method_not_allowed_fallback(super::method_not_allowed)
 }
 
-/// What is around all routes, the innermost first: the client's deadline, the keys, a net for panics, the envelope.
+/// What is around all routes, the innermost first: the end of the drain, the client's deadline, the keys, a net for panics, the
+/// envelope.
 pub(super) fn surround(
     router: Router<Shared>,
-    metrics: &Arc<Metrics>,
+    Shared { api, metrics, .. }: &Shared,
     keys: Keys,
     cors_origins: &[HeaderValue],
 ) -> Router<Shared> {
     let for_panics = Arc::clone(metrics);
     let router = router
+        .layer(middleware::from_fn_with_state(Arc::clone(api), connections::closing))
         .layer(middleware::from_fn(deadline::keep))
         .layer(middleware::from_fn_with_state(keys, keys::check))
         .layer(CatchPanicLayer::custom(move |_| {
@@ -107,6 +109,7 @@ mod tests {
 
     use super::*;
     use crate::api::Api;
+    use crate::metrics::Metrics;
 
     #[allow(clippy::panic, reason = "it is what is tested")]
     async fn panics() -> Response {
@@ -120,10 +123,11 @@ mod tests {
             api: Arc::new(Api::new("demo".into())),
             metrics: Arc::clone(&metrics),
             body_limit_bytes: 1,
+            receive_limit: std::time::Duration::from_secs(1),
             log_content: false,
         };
         let router = Router::new().route("/panics", get(panics));
-        let router = surround(router, &metrics, Keys::default(), &[]).with_state(shared);
+        let router = surround(router, &shared, Keys::default(), &[]).with_state(shared);
         for _ in 0..2 {
             let request =
                 Request::get("/panics").header("x-request-id", "this-one").body(Body::empty()).unwrap();

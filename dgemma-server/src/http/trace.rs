@@ -27,7 +27,7 @@ pub(super) fn request_id(headers: &HeaderMap) -> String {
 }
 
 /// Unique in this process by the counter, and in practice beyond it by the time.
-fn new_id() -> String {
+pub(super) fn new_id() -> String {
     let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
     format!("req-{nanos:x}-{:x}", NEXT.fetch_add(1, Ordering::Relaxed))
 }

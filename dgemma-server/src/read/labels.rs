@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
-use decision::{AnswerForm, AnswerTemplate, Kind, Question};
+use decision::{AnswerForm, AnswerTemplate, Question};
 use diffusion_gemma::Tokenizer;
 use indexmap::IndexMap;
 
@@ -15,9 +15,8 @@ use crate::error::Error;
 
 /// Most alternatives of a question, whatever the vocabulary: the limit of the `/v1/systemone` contract.
 pub const MOST_ALTERNATIVES: usize = 255;
-/// Letters and digits: what every tokenizer has. They seldom share a place, so a longer score has letters alone.
+/// Up to so many alternatives have the plain labels of the contract.
 const LETTERS: usize = 26;
-const DIGITS: usize = 9;
 /// How many labels are looked for: more than are ever used at once, since not each is one token on every line.
 const POOL: usize = 1024;
 /// Longest label, in characters.
@@ -75,14 +74,10 @@ impl Labels {
         form: AnswerForm,
     ) -> Result<Vec<String>, Error> {
         let count = question.alternatives();
-        let letters = (b'A'..=b'Z').map(|letter| char::from(letter).to_string());
-        match question.kind {
-            Kind::Score { .. } if count > DIGITS && count <= LETTERS => {
-                return Ok(letters.take(count).collect());
-            }
-            Kind::Choice { .. } | Kind::Score { .. } if count > LETTERS => {}
-            _ => return Ok(question.labels()),
+        if count <= LETTERS {
+            return Ok(question.labels());
         }
+        let letters = (b'A'..=b'Z').map(|letter| char::from(letter).to_string());
         let key = Key { id: question.id.clone(), one_line: form == AnswerForm::OneLine, count };
         if let Some(kept) = self.kept.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
             return Ok(kept.clone());
@@ -150,7 +145,7 @@ fn only_difference(a: &[u32], b: &[u32]) -> Option<usize> {
 mod tests {
     use std::path::Path;
 
-    use decision::Alternative;
+    use decision::{Alternative, Kind};
 
     use super::*;
 
@@ -191,6 +186,7 @@ mod tests {
             let question = Question { id: "q1".into(), kind, ..Question::default() };
             let chosen = labels.of(&tokenizer, &question, AnswerForm::Lines).unwrap();
             assert_eq!((chosen.len(), chosen[count - 1].as_str()), (count, last));
+            assert_eq!(chosen, question.labels(), "server and contract agree");
         }
     }
 

@@ -34,6 +34,7 @@ impl Text {
         let tokenizer = Tokenizer::from_dir(dir)?;
         let template = ChatTemplate::from_dir(dir)?;
         let options = RenderOptions { generation_prompt: true, ..RenderOptions::default() };
+        probe(&template, &tokenizer, &options)?;
         let rendered = template.render(&tokenizer, &[Message::text("user", "")], &options)?;
         let mut turn_opening = Vec::new();
         // A template that knows thought channels and does not close one itself leaves the empty thought to the model.
@@ -45,6 +46,22 @@ impl Text {
         let turn_close = control(&tokenizer, "<turn|>")?;
         Ok(Text { tokenizer, template, turn_opening, turn_close })
     }
+}
+
+/// Renders the two kinds of prompts that decisions have and looks for their texts: a template that loses one would give answers
+/// about nothing.
+fn probe(template: &ChatTemplate, tokenizer: &Tokenizer, options: &RenderOptions) -> Result<(), Error> {
+    let texts =
+        [("system", "probe A: é <b> & \"q\"\n\n- one"), ("user", "probe B: {\"k\": 'v'}\n  \\u00e9 <i>")];
+    let message = |(role, text): (&str, &str)| Message::text(role, text);
+    for messages in [&texts[..], &texts[1..]] {
+        let asked: Vec<Message> = messages.iter().copied().map(message).collect();
+        let rendered = template.render(tokenizer, &asked, options)?.text();
+        if let Some((role, _)) = messages.iter().find(|(_, text)| !rendered.contains(text)) {
+            return Err(Error::TemplateDrops { role });
+        }
+    }
+    Ok(())
 }
 
 fn control(tokenizer: &Tokenizer, token: &'static str) -> Result<u32, Error> {

@@ -362,6 +362,43 @@ async fn what_does_not_fit_one_canvas_is_split_in_order() {
     assert!(chunks.len() > 1 && chunks.concat().len() == 6, "{chunks:?}");
 }
 
+/// Past ten questions the answers stand on one line, where this tokenizer joins `yes` to the id before it.
+#[tokio::test]
+async fn where_one_line_has_no_labels_the_answers_stand_on_lines() {
+    let server = Server::start(fake()).await;
+    let boolean = |n: usize| json!({"id": format!("q{n}"), "type": "boolean", "instructions": "Is it so?"});
+    for count in [11, 12, 40, 64] {
+        for (key, value) in
+            [("seed", json!(1)), ("chunk_prompt", json!("shared")), ("sequential", json!(true))]
+        {
+            server.engine.reset();
+            let mut schema = json!({"questions": (1..=count).map(boolean).collect::<Vec<_>>()});
+            schema[key] = value;
+            let decision = server.decide(&schema, "s").await;
+            assert_eq!(decision["answers"].as_object().unwrap().len(), count);
+            assert_eq!(decision["answers"]["q11"]["label"], "yes");
+            let sheet = text().tokenizer.decode(&prompts(&server.engine.log.calls())[0]).unwrap();
+            assert!(sheet.contains("Write one line per question"), "{sheet}");
+            let passes = server.engine.log.passes();
+            let canvas = text().tokenizer.decode(&passes[0][0].canvases[0]).unwrap();
+            assert!(canvas.starts_with("q1:") && canvas.contains("\nq2:"), "{canvas}");
+        }
+    }
+    // A stage after such a stage is written in the same way.
+    let mut schema = json!({"questions": (1..=12).map(boolean).collect::<Vec<_>>()});
+    schema["questions"][11]["depends_on"] = json!(["q1", "q2"]);
+    server.engine.reset();
+    server.decide(&schema, "s").await;
+    let prompts = prompts(&server.engine.log.calls());
+    let given = text().tokenizer.encode_plain("q1: yes\nq2: yes\n").unwrap();
+    assert_eq!(prompts[1], [prompts[0].clone(), given].concat());
+    // Labels that one line has are still written on one.
+    server.engine.reset();
+    server.decide(&many(12), "s").await;
+    let sheet = text().tokenizer.decode(&crate::decisions::prompts(&server.engine.log.calls())[0]).unwrap();
+    assert!(sheet.contains("Write all answers on one line"), "{sheet}");
+}
+
 #[tokio::test]
 async fn a_second_decision_with_the_same_schema_reports_the_reused_prefix() {
     let server = Server::start(fake()).await;

@@ -219,7 +219,7 @@ async fn an_engine_fault_is_a_500_and_the_server_goes_on() {
     for (fault, piece) in [
         (Fault::Error, "forward pass failed"),
         (Fault::Panic, "scripted panic"),
-        (Fault::NonFinite, "non-finite"),
+        (Fault::NonFinite, "not finite"),
     ] {
         server.engine.fail_next(&[fault]);
         let error = server.refused(with_schema(&triage()), 500).await;
@@ -227,6 +227,38 @@ async fn an_engine_fault_is_a_500_and_the_server_goes_on() {
         assert!(message(&error).contains(piece), "{error}");
         server.decide(&triage(), "still here").await;
     }
+}
+
+#[tokio::test]
+async fn a_number_that_is_not_finite_is_reported_with_its_question() {
+    let server = Server::start(fake()).await;
+    let mut schema = triage();
+    schema["samples"] = json!(3);
+    schema["questions"][1]["alone"] = json!(true);
+    // Six canvases over one prompt: three draws of the sheet, three of the question alone. All numbers are bad; the first is named.
+    server.engine.fail_next(&[Fault::NonFinite]);
+    let error = server.refused(with_schema(&schema), 500).await;
+    assert_eq!(error["code"], "engine_fault");
+    assert!(message(&error).contains("\"urgent\"") && message(&error).contains("draw 1"), "{error}");
+    // Only what is asked alone is bad.
+    let nan_for_three = fake().with_answer(|_, canvas, slot| {
+        let labels = canvas.slots[slot].label_ids.len();
+        vec![if labels == 3 && canvas.slots.len() == 1 { f32::NAN } else { 0.0 }; labels]
+    });
+    let server = Server::start(nan_for_three).await;
+    let error = server.refused(with_schema(&schema), 500).await;
+    assert!(message(&error).contains("\"team\"") && message(&error).contains("draw 1"), "{error}");
+}
+
+#[tokio::test]
+async fn an_id_has_a_limit_that_is_reported() {
+    let server = Server::start(fake()).await;
+    let models: Value = serde_json::from_str(&server.get("/v1/models").await.text().await.unwrap()).unwrap();
+    let most = models["data"][0]["limits"]["id_bytes"].as_u64().unwrap() as usize;
+    let schema = json!({"questions": [{"id": "x".repeat(most + 1), "type": "boolean"}]});
+    let error = server.refused(with_schema(&schema), 400).await;
+    assert_eq!(error["code"], "invalid_schema");
+    assert!(message(&error).contains(&format!("at most {most}")), "{error}");
 }
 
 #[tokio::test]

@@ -91,6 +91,22 @@ async fn every_route_but_two_asks_for_a_key() {
             assert_ne!(ask(headers).await.status(), 401, "{}", route.path);
         }
     }
+    // No method of a guarded path gets past, whether it is one of the route or not.
+    for route in ROUTES.iter().filter(|route| !route.open) {
+        for method in ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "X-OTHER"] {
+            let response = send(&server, method, route.path, &[]).await;
+            assert_eq!(response.headers()["www-authenticate"], "Bearer", "{method} {}", route.path);
+            if method == "HEAD" {
+                assert_eq!(response.status(), 401);
+            } else if route.path == "/v1/systemone" {
+                let body: serde_json::Value = serde_json::from_str(&response.text().await.unwrap()).unwrap();
+                assert_eq!(body["detail"]["error_type"], "authentication_error", "{method}");
+                assert_eq!(body["error"]["code"], "missing_api_key", "{method}");
+            } else {
+                openai_error(response, 401).await;
+            }
+        }
+    }
     // What is no route must not tell so without a key, and an open path is open for its own method only by chance of name.
     for path in ["/v1/nothing", "/livez/", "/livez/../health", "//livez", "/metrics?key=first-key"] {
         assert_eq!(send(&server, "GET", path, &[]).await.status(), 401, "{path}");

@@ -127,6 +127,63 @@ fn usage_errors_exit_2_and_the_version_names_the_commit() {
     assert!(version.starts_with("dgemma-server 0.1.0 (git "), "{version}");
 }
 
+/// A reader of the log that has stopped reading: the pipe is full after 64 KiB.
+#[cfg(unix)]
+#[tokio::test]
+async fn a_log_that_nobody_reads_does_not_stop_the_server() {
+    let mut child = program()
+        .args(["--addr", "127.0.0.1:0", "--model"])
+        .arg(crate::common::demo_model())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let address = lines
+        .find_map(|line| line.unwrap().split_once("listening on http://").map(|(_, found)| found.to_owned()))
+        .unwrap();
+    let mut server = Running(child);
+    wait_until_ready(&address).await;
+    let client = crate::common::client();
+    let id = "x".repeat(128);
+    for _ in 0..1500 {
+        let sent = client.get(format!("http://{address}/livez")).header("x-request-id", &id);
+        let sent = sent.timeout(std::time::Duration::from_secs(20));
+        assert_eq!(sent.send().await.unwrap().status(), 200);
+    }
+    signal(&server, "-TERM");
+    assert_eq!(server.0.wait().unwrap().code(), Some(0));
+    drop(lines);
+}
+
+#[test]
+fn a_chat_template_that_loses_a_text_ends_the_start() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["config.json", "tokenizer.json", "tokenizer_config.json"] {
+        std::fs::copy(crate::common::demo_model().join(name), dir.path().join(name)).unwrap();
+    }
+    let whole = std::fs::read_to_string(crate::common::demo_model().join("chat_template.jinja")).unwrap();
+    let one = "{% for message in messages %}<|turn>{{ message['role'] }}\n{{ TEXT }}<turn|>\n{% endfor %}<|turn>model\n";
+    for (template, role) in [
+        (one.replace("{{ TEXT }}", ""), Some("system")),
+        (one.replace("TEXT", "message['content'] | upper"), Some("system")),
+        (format!("{{% set messages = messages[1:] %}}{whole}"), Some("system")),
+        (whole, None),
+    ] {
+        std::fs::write(dir.path().join("chat_template.jinja"), &template).unwrap();
+        let output = program().args(["--addr", "127.0.0.1:0", "--model"]).arg(dir.path()).output().unwrap();
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{stderr}");
+        let error = stderr.lines().find(|line| line.starts_with("error: ")).unwrap();
+        match role {
+            Some(role) => {
+                assert!(error.contains("chat template") && error.contains(role), "{template}: {error}");
+            }
+            // It is the weights that are missing then.
+            None => assert!(error.contains("safetensors"), "{error}"),
+        }
+    }
+}
+
 /// The log of a server that makes one decision and refuses one, with these options.
 async fn log_of(extra: &[&str]) -> Vec<String> {
     let mut child = program()

@@ -46,6 +46,7 @@ pub(crate) fn options() -> Options {
         queue_places: 256,
         body_limit_bytes: 8 << 20,
         budget: Budget::default(),
+        receive_limit: Duration::from_mins(1),
         drain: Duration::from_secs(30),
         queue_wait: Duration::from_secs(30),
         keys: Keys::default(),
