@@ -33,6 +33,11 @@ pub enum Error {
         "config.json: {0}; hint: this engine runs DiffusionGemma checkpoints (model_type \"diffusion_gemma\")"
     )]
     Config(String),
+    /// generation_config.json asks for a sampler that cannot be.
+    #[error(
+        "generation_config.json: {0}; hint: fetch the file again, or delete it to sample with the published constants"
+    )]
+    GenerationConfig(String),
     /// A tensor is missing, surplus or misshapen.
     #[error("tensor {name}: {reason}; hint: the checkpoint does not match its config.json, fetch it again")]
     Weight {

@@ -1,4 +1,4 @@
-//! DiffusionGemma, and nothing else: weights, encoder prefill, canvas forward, label read-out, tokenizer, chat template.
+//! DiffusionGemma, and nothing else: weights, encoder prefill, canvas forward, label read-out, sampler, tokenizer, chat template.
 //!
 //! Used by `dgemma-server`; knows neither HTTP nor decisions. Start at [`Model`] (what a checkpoint becomes), then
 //! `forward.rs` (the fast path) beside `reference.rs` (the plain one it is compared with).
@@ -17,6 +17,7 @@ mod ops;
 mod readout;
 pub mod reference;
 mod rope;
+mod sampler;
 mod tensor;
 mod tokenizer;
 
@@ -30,6 +31,10 @@ pub use linear::Quant;
 pub use load::LoadOptions;
 pub use model::Model;
 pub use readout::SlotLogits;
+pub use sampler::{
+    Block, Finish, Generation, GenerationConfig, GenerationStats, Noise, Progress, Reply, generate,
+    generate_all,
+};
 pub use tokenizer::Tokenizer;
 
 /// The CPU kernels in use, in words.

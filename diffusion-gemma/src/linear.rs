@@ -13,6 +13,9 @@ use crate::cpu::{self, Activations, PackedBf16, Precision};
 use crate::error::Result;
 use crate::tensor::{matrix, values};
 
+/// Weight rows that are turned around together: enough inputs to fill a matmul's tiles, few enough to stay in a cache.
+const MIXED_ROWS: usize = 4096;
+
 /// One projection, or several of the same input stacked by rows (q, k and v; gate and up).
 #[derive(Debug)]
 pub(crate) enum Linear {
@@ -76,14 +79,46 @@ impl Linear {
             Self::Quantized(_, matmul) => {
                 Ok(matmul.forward(&x.to_dtype(DType::F32)?)?.to_dtype(x.dtype())?)
             }
-            Self::Packed(weight, precision) => {
-                let rows = x.dim(0)?;
-                let mut y = vec![0f32; rows * weight.outputs];
-                let x = values(x)?;
-                weight.matmul(&Activations::new(&x, rows, weight.inputs, *precision), &mut y);
-                matrix(y, weight.outputs)
-            }
+            Self::Packed(weight, _) => matrix(self.product(x)?, weight.outputs),
         }
+    }
+
+    /// `x: [rows, in]` → `[rows, out]` as plain f32 values.
+    pub(crate) fn product(&self, x: &Tensor) -> Result<Vec<f32>> {
+        if let Self::Packed(weight, precision) = self {
+            let rows = x.dim(0)?;
+            let mut y = vec![0f32; rows * weight.outputs];
+            let x = values(x)?;
+            weight.matmul(&Activations::new(&x, rows, weight.inputs, *precision), &mut y);
+            return Ok(y);
+        }
+        Ok(self.forward(x)?.to_dtype(DType::F32)?.flatten_all()?.to_vec1()?)
+    }
+
+    /// `p W`: sums of weight rows. `p: [rows, out]`, f32 → `[rows, in]` in `dtype`.
+    ///
+    /// Packed weights are turned around a piece at a time, so that only the pieces in work are held twice.
+    pub(crate) fn mixed_rows(&self, p: Vec<f32>, rows: usize, dtype: DType) -> Result<Tensor> {
+        let Self::Packed(weight, precision) = self else {
+            let dense = self.dense()?;
+            let p = Tensor::from_vec(p, (rows, dense.dim(0)?), &Device::Cpu)?.to_device(dense.device())?;
+            return Ok(p.to_dtype(dense.dtype())?.matmul(&dense)?.to_dtype(dtype)?);
+        };
+        let mut sums = vec![0f32; rows * weight.inputs];
+        let mut part = vec![0f32; sums.len()];
+        let mut columns = Vec::new();
+        for from in (0..weight.outputs).step_by(MIXED_ROWS) {
+            let len = MIXED_ROWS.min(weight.outputs - from);
+            let piece = weight.transposed(from, len);
+            columns.clear();
+            columns.resize(rows * piece.inputs, 0f32);
+            for (to, row) in columns.chunks_exact_mut(piece.inputs).zip(p.chunks_exact(weight.outputs)) {
+                to[..len].copy_from_slice(&row[from..from + len]);
+            }
+            piece.matmul(&Activations::new(&columns, rows, piece.inputs, *precision), &mut part);
+            sums.iter_mut().zip(&part).for_each(|(sum, part)| *sum += part);
+        }
+        matrix(sums, weight.inputs)
     }
 
     /// The weights of some of the outputs, `[len, in]`, as the plain reference path uses them.

@@ -5,6 +5,7 @@
 //! easy to get wrong is a field of [`Rules`], so that tests can break one at a time and see the comparison fail.
 
 mod rules;
+mod sampler;
 
 use candle_core::{D, DType, Tensor};
 
@@ -13,6 +14,7 @@ use crate::error::Result;
 use crate::model::{Layer, Model};
 use crate::tensor::rms_norm;
 pub use rules::Rules;
+pub use sampler::{SamplerRules, Step};
 
 /// Keys and values of every layer for the tokens encoded so far.
 #[derive(Debug, Clone, Default)]

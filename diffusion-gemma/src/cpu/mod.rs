@@ -15,12 +15,14 @@ mod avx512;
 mod experts;
 mod packed;
 mod rows;
+mod vocabulary;
 
 pub(crate) use activations::Activations;
 pub(crate) use attention::{AttentionJob, attend};
 pub(crate) use experts::{ExpertWeights, mix};
 pub(crate) use packed::{PackedBf16, Precision};
 pub(crate) use rows::{add_normed, combine, geglu, heads, norm};
+pub(crate) use vocabulary::{RowDemand, RowReading, read_vocabulary};
 
 use std::sync::OnceLock;
 

@@ -96,6 +96,28 @@ impl PackedBf16 {
         }
     }
 
+    /// Outputs `from .. from + len` as the inputs of a matrix with `inputs` outputs: a part of Wᵀ, with one input more of zeros
+    /// where `len` is odd. `from` is a multiple of 16; `len` is one as well, or reaches the end.
+    pub(crate) fn transposed(&self, from: usize, len: usize) -> Self {
+        let lines = len.next_multiple_of(LANES) / 2;
+        let panels = self.inputs.next_multiple_of(2 * PANEL) / PANEL;
+        let mut data = vec![Line::ZERO; panels * lines];
+        data.par_chunks_mut(lines).enumerate().for_each(|(panel, target)| {
+            for first in (0..len).step_by(PANEL) {
+                // 16 outputs × 16 inputs of ours: 8 lines, one per pair of inputs, become 8 lines, one per pair of outputs.
+                let source = &self.data[(from + first) / PANEL * self.lines..][..self.lines];
+                let pairs = source.get(panel * PANEL / 2..).unwrap_or_default();
+                for (pair, line) in pairs.iter().take(PANEL / 2).enumerate() {
+                    for (two, target) in line.0.chunks_exact(4).zip(&mut target[first / 2..]) {
+                        let at = 4 * pair;
+                        target.0[at..at + 4].copy_from_slice(&[two[0], two[2], two[1], two[3]]);
+                    }
+                }
+            }
+        });
+        Self { outputs: self.inputs, inputs: len.next_multiple_of(2), lines, data }
+    }
+
     /// `y = x Wᵀ`, `y: [rows, outputs]`, on all threads.
     #[allow(unsafe_code)]
     pub(crate) fn matmul(&self, x: &Activations<'_>, y: &mut [f32]) {
@@ -149,5 +171,37 @@ impl PackedBf16 {
     #[allow(unsafe_code)]
     unsafe fn pair(&self, _: &Activations<'_>, _: usize, _: *mut f32) {
         unreachable!("matrices are packed only where `supported` says so");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_turned_around_holds_the_same_weights() {
+        for (outputs, inputs) in [(48, 32), (100, 34), (33, 70)] {
+            let value = |output: usize, input: usize| f32::from_bits(((output * 131 + input) as u32) << 16);
+            let bytes: Vec<u8> = (0..outputs * inputs)
+                .flat_map(|i| ((value(i / inputs, i % inputs).to_bits() >> 16) as u16).to_le_bytes())
+                .collect();
+            let whole = PackedBf16::pack(&[&bytes], inputs);
+            for (from, len) in [(0, outputs), (16, outputs - 16), (0, 32), (32, outputs - 32)] {
+                let part = whole.transposed(from, len);
+                assert_eq!((part.outputs, part.inputs), (inputs, len.next_multiple_of(2)));
+                for input in 0..inputs {
+                    let mut row = vec![0f32; part.inputs];
+                    part.read_row(input, &mut row);
+                    for (n, found) in row.iter().enumerate() {
+                        let wanted = if n < len { value(from + n, input) } else { 0.0 };
+                        assert_eq!(
+                            found.to_bits(),
+                            wanted.to_bits(),
+                            "{outputs}x{inputs}, {from}+{len}, {n}, {input}"
+                        );
+                    }
+                }
+            }
+        }
     }
 }

@@ -7,5 +7,6 @@ mod damaged_checkpoints;
 mod demo_model;
 mod fast_path;
 mod forms;
+mod generation;
 mod parity;
 mod text;
