@@ -1,6 +1,6 @@
 """A dgemma-server of its own for the scripts beside this file: started on a free port, read from its log, stopped at the end.
 
-Used by openai_client.py, soak.py and bench/http.py. Needs nothing but the standard library.
+Used by openai_client.py, soak.py and bench/over_http.py. Needs nothing but the standard library.
 """
 
 import http.client
