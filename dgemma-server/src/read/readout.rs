@@ -20,6 +20,14 @@ pub fn largest_entropy_nats(slots: &[SlotLogits]) -> Result<f64, Error> {
         .try_fold(0.0_f64, |largest, slot| Ok(largest.max(entropy_nats(&softmax(&slot.label_logits)?))))
 }
 
+/// The text of a token as labels are written: most vocabularies put the space before a word into its token.
+fn without_space(token: String) -> String {
+    match token.strip_prefix(' ') {
+        Some(word) if !word.is_empty() => word.to_owned(),
+        _ => token,
+    }
+}
+
 /// Reads one slot. `draws: [draw]`, at least one. Facts of the full row are the mean (`label_mass`) and those of the
 /// first draw (`argmax_*`); they stay absent when the engine did not compute it.
 pub fn read(text: &Text, slot: &Slot, draws: &[&SlotLogits]) -> Result<Readout, Error> {
@@ -37,7 +45,7 @@ pub fn read(text: &Text, slot: &Slot, draws: &[&SlotLogits]) -> Result<Readout, 
             entropy: reads.iter().map(|read| entropy_nats(read)).collect(),
             label_mass: full.as_ref().map(mass),
             argmax_is_label: argmax.map(|id| slot.label_ids.contains(&id)),
-            argmax_token: argmax.map(|id| text.tokenizer.token_text(id)),
+            argmax_token: argmax.map(|id| without_space(text.tokenizer.token_text(id))),
         },
     })
 }

@@ -2,11 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
+mod cases;
 mod common;
 mod connections;
 mod decisions;
 mod errors;
 mod native;
+mod openapi;
 mod operation;
 mod program;
 mod scheduler;
