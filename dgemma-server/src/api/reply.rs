@@ -3,12 +3,13 @@
 //! The content of a decision is one JSON string; a stream sends it as one chunk, since there is nothing to wait for.
 
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::cost::Usage;
 use crate::error::Error;
 
 /// A whole reply.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Completion {
     pub id: String,
     pub object: &'static str,
@@ -19,7 +20,7 @@ pub struct Completion {
     pub usage: Usage,
 }
 
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Choice {
     pub index: u32,
     pub message: AssistantMessage,
@@ -27,7 +28,7 @@ pub struct Choice {
     pub finish_reason: &'static str,
 }
 
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct AssistantMessage {
     pub role: &'static str,
     pub content: String,
@@ -35,8 +36,8 @@ pub struct AssistantMessage {
 }
 
 /// One event of a stream.
-#[derive(Debug, Serialize)]
-struct Chunk<'a> {
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Chunk<'a> {
     id: &'a str,
     object: &'static str,
     created: u64,
@@ -46,7 +47,7 @@ struct Chunk<'a> {
     usage: Option<Usage>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 struct ChunkChoice<'a> {
     index: u32,
     delta: Delta<'a>,
@@ -54,7 +55,7 @@ struct ChunkChoice<'a> {
     finish_reason: &'static str,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 struct Delta<'a> {
     role: &'a str,
     content: &'a str,

@@ -8,7 +8,6 @@ mod connections;
 mod decisions;
 mod errors;
 mod native;
-mod openapi;
 mod operation;
 mod program;
 mod scheduler;
