@@ -49,7 +49,6 @@ pub type Answers = IndexMap<String, Option<Answer>>;
 
 /// The whole content of a decision reply.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DecisionReply {
     pub answers: Answers,
     #[serde(default)]

@@ -15,8 +15,6 @@ mod fields;
 mod keys;
 mod limits;
 mod normalise;
-#[cfg(feature = "openapi")]
-pub mod openapi;
 mod plan;
 mod probability;
 mod question;

@@ -5,28 +5,17 @@
 //! `commands` strings them together; [`error`] and [`exit`] say how a run can end. The contract with the server is the
 //! crate `decision`.
 
-mod asking;
-pub mod auth;
-mod brackets;
 mod capped;
-mod cascade;
 pub mod cli;
 pub mod client;
 mod commands;
 pub mod env;
 pub mod error;
 pub mod exit;
-mod fallback;
 mod foreign;
-mod gates;
-mod image;
 mod metered;
 pub mod output;
-mod permute;
 pub mod settings;
-mod share;
-mod state;
-mod systemone;
 pub mod template;
 pub mod variables;
 pub mod verdict;

@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use candle_core::quantized::{GgmlDType, QMatMul, QTensor};
 use candle_core::{DType, Device, Module, Tensor};
-use rayon::prelude::*;
 
 use crate::cpu::{self, Activations, PackedBf16, Precision};
 use crate::error::Result;
@@ -113,8 +112,9 @@ impl Linear {
             let piece = weight.transposed(from, len);
             columns.clear();
             columns.resize(rows * piece.inputs, 0f32);
-            let lines = columns.par_chunks_exact_mut(piece.inputs).zip(p.par_chunks_exact(weight.outputs));
-            lines.for_each(|(to, row)| to[..len].copy_from_slice(&row[from..from + len]));
+            for (to, row) in columns.chunks_exact_mut(piece.inputs).zip(p.chunks_exact(weight.outputs)) {
+                to[..len].copy_from_slice(&row[from..from + len]);
+            }
             piece.matmul(&Activations::new(&columns, rows, piece.inputs, *precision), &mut part);
             sums.iter_mut().zip(&part).for_each(|(sum, part)| *sum += part);
         }

@@ -47,12 +47,6 @@ impl Failure {
         Self { error, worth_another, retry_after: None }
     }
 
-    /// No token could be had.
-    pub(super) fn of_the_token(error: Error) -> Self {
-        let worth_another = matches!(error, Error::NoToken { transient: true, .. });
-        Self { error, worth_another, retry_after: None }
-    }
-
     /// The server answered with this error.
     pub(super) fn of_the_server(error: Error, retry_after: Option<Duration>) -> Self {
         let worth_another = matches!(error.status(), Some(429 | 502 | 503 | 504));

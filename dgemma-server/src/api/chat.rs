@@ -6,11 +6,10 @@
 use decision::Schema;
 use serde::Deserialize;
 use serde_json::Value;
-use utoipa::ToSchema;
 
 use crate::error::Error;
 
-#[derive(Debug, Deserialize, ToSchema)]
+#[derive(Debug, Deserialize)]
 pub struct ChatRequest {
     pub messages: Vec<ChatMessage>,
     #[serde(default)]
@@ -22,27 +21,27 @@ pub struct ChatRequest {
     _model: Option<String>,
 }
 
-#[derive(Debug, Clone, Copy, Default, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
 pub struct StreamOptions {
     #[serde(default)]
     pub include_usage: Option<bool>,
 }
 
-#[derive(Debug, Deserialize, ToSchema)]
+#[derive(Debug, Deserialize)]
 pub struct ChatMessage {
     pub role: String,
     #[serde(default)]
     pub content: Option<Content>,
 }
 
-#[derive(Debug, Deserialize, ToSchema)]
+#[derive(Debug, Deserialize)]
 #[serde(untagged, expecting = "expected a string or a list of parts")]
 pub enum Content {
     Text(String),
     Parts(Vec<Part>),
 }
 
-#[derive(Debug, Deserialize, ToSchema)]
+#[derive(Debug, Deserialize)]
 pub struct Part {
     #[serde(rename = "type")]
     pub kind: String,

@@ -19,7 +19,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use decision::Route;
 use serde::Serialize;
-use utoipa::ToSchema;
 
 use crate::engine::EngineInfo;
 use crate::error::Error;
@@ -54,7 +53,7 @@ pub struct Stream {
 }
 
 /// The body of the health routes.
-#[derive(Debug, Clone, Serialize, ToSchema)]
+#[derive(Debug, Clone, Serialize)]
 pub struct Status {
     pub status: &'static str,
     pub phase: &'static str,
@@ -63,7 +62,7 @@ pub struct Status {
 }
 
 /// One entry of `GET /v1/models`.
-#[derive(Debug, Clone, Serialize, ToSchema)]
+#[derive(Debug, Clone, Serialize)]
 pub struct ModelEntry {
     pub id: String,
     pub object: &'static str,
@@ -73,7 +72,7 @@ pub struct ModelEntry {
     pub limits: Option<ModelLimits>,
 }
 
-#[derive(Debug, Clone, Copy, Serialize, ToSchema)]
+#[derive(Debug, Clone, Copy, Serialize)]
 pub struct ModelLimits {
     pub questions: usize,
     /// Longest id of a question.

@@ -3,13 +3,12 @@
 //! The content of a decision is one JSON string; a stream sends it as one chunk, since there is nothing to wait for.
 
 use serde::Serialize;
-use utoipa::ToSchema;
 
 use super::cost::Usage;
 use crate::error::Error;
 
 /// A whole reply.
-#[derive(Debug, Clone, Serialize, ToSchema)]
+#[derive(Debug, Clone, Serialize)]
 pub struct Completion {
     pub id: String,
     pub object: &'static str,
@@ -20,7 +19,7 @@ pub struct Completion {
     pub usage: Usage,
 }
 
-#[derive(Debug, Clone, Serialize, ToSchema)]
+#[derive(Debug, Clone, Serialize)]
 pub struct Choice {
     pub index: u32,
     pub message: AssistantMessage,
@@ -28,7 +27,7 @@ pub struct Choice {
     pub finish_reason: &'static str,
 }
 
-#[derive(Debug, Clone, Serialize, ToSchema)]
+#[derive(Debug, Clone, Serialize)]
 pub struct AssistantMessage {
     pub role: &'static str,
     pub content: String,
@@ -36,8 +35,8 @@ pub struct AssistantMessage {
 }
 
 /// One event of a stream.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Chunk<'a> {
+#[derive(Debug, Serialize)]
+struct Chunk<'a> {
     id: &'a str,
     object: &'static str,
     created: u64,
@@ -47,7 +46,7 @@ pub(crate) struct Chunk<'a> {
     usage: Option<Usage>,
 }
 
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize)]
 struct ChunkChoice<'a> {
     index: u32,
     delta: Delta<'a>,
@@ -55,7 +54,7 @@ struct ChunkChoice<'a> {
     finish_reason: &'static str,
 }
 
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize)]
 struct Delta<'a> {
     role: &'a str,
     content: &'a str,

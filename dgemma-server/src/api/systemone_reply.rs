@@ -5,12 +5,11 @@
 use decision::{Answer, Diagnostics, Kind, Question, Schema};
 use indexmap::IndexMap;
 use serde::Serialize;
-use utoipa::ToSchema;
 
 use super::decide::Decision;
 use super::systemone::type_name;
 
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize)]
 pub struct SystemoneReply {
     pub model: String,
     /// In the order of the request; `None` for a question that was skipped.
@@ -19,13 +18,13 @@ pub struct SystemoneReply {
     pub x_diagnostics: Diagnostics,
 }
 
-#[derive(Debug, Clone, Copy, Serialize, ToSchema)]
+#[derive(Debug, Clone, Copy, Serialize)]
 pub struct SystemoneUsage {
     pub input_tokens: u64,
     pub output_tokens: u64,
 }
 
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize)]
 pub struct SystemoneAnswer {
     #[serde(rename = "type")]
     pub kind: &'static str,
@@ -38,8 +37,7 @@ pub struct SystemoneAnswer {
 }
 
 /// What a type of question has of its own.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = SystemoneValue)]
+#[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub enum Value {
     Noul {

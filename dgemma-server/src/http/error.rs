@@ -7,14 +7,13 @@ use std::sync::Arc;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
-use utoipa::ToSchema;
 
 use super::trace::REQUEST_ID;
 use crate::api::reply::to_json;
 use crate::error::{Error, Kind};
 
 /// Status, OpenAI's error type, and the seconds of `Retry-After`, for every kind.
-pub(super) const TABLE: [(Kind, StatusCode, &str, Option<u32>); 12] = [
+const TABLE: [(Kind, StatusCode, &str, Option<u32>); 12] = [
     (Kind::Invalid, StatusCode::BAD_REQUEST, "invalid_request_error", None),
     (Kind::NoRoute, StatusCode::NOT_FOUND, "invalid_request_error", None),
     (Kind::MethodNotAllowed, StatusCode::METHOD_NOT_ALLOWED, "invalid_request_error", None),
@@ -33,13 +32,13 @@ pub(super) const TABLE: [(Kind, StatusCode, &str, Option<u32>); 12] = [
 #[derive(Debug, Clone)]
 pub(super) struct Failure(pub(super) Arc<Error>);
 
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize)]
 pub(super) struct ErrorBody<'a> {
     error: ErrorFields<'a>,
     request_id: &'a str,
 }
 
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize)]
 struct ErrorFields<'a> {
     message: String,
     #[serde(rename = "type")]

@@ -10,7 +10,6 @@ mod envelope;
 mod error;
 pub mod keys;
 pub mod listen;
-mod openapi;
 pub mod routes;
 mod socket;
 mod systemone;
@@ -24,7 +23,6 @@ use axum::http::{HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Json, Router};
 use serde::Serialize;
-use utoipa::ToSchema;
 
 use crate::api::reply::to_json;
 use crate::api::{Api, ModelEntry, Status};
@@ -44,12 +42,7 @@ struct Shared {
     log_content: bool,
 }
 
-#[derive(Debug, Serialize, ToSchema)]
-struct Alive {
-    status: &'static str,
-}
-
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize)]
 struct Health<'a> {
     #[serde(flatten)]
     status: Status,
@@ -61,7 +54,7 @@ struct Health<'a> {
     device: Option<&'a str>,
 }
 
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize)]
 struct Models {
     object: &'static str,
     data: Vec<ModelEntry>,
@@ -69,7 +62,7 @@ struct Models {
     models: Vec<JevModel>,
 }
 
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize)]
 struct JevModel {
     name: String,
     description: &'static str,
@@ -89,7 +82,7 @@ pub fn router(api: Arc<Api>, metrics: Arc<Metrics>, options: &Options) -> Router
 }
 
 async fn livez() -> Response {
-    Json(Alive { status: "ok" }).into_response()
+    Json(serde_json::json!({"status": "ok"})).into_response()
 }
 
 async fn readyz(State(Shared { api, .. }): State<Shared>) -> Response {

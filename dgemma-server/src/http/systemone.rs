@@ -8,7 +8,6 @@ use axum::extract::{FromRequest, Multipart, Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::Response;
 use serde::Serialize;
-use utoipa::ToSchema;
 
 use super::Shared;
 use super::error::{ErrorBody, kind_name};
@@ -17,24 +16,21 @@ use crate::error::{Error, Kind};
 
 pub(super) const PATH: &str = "/v1/systemone";
 
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = SystemoneError)]
-pub(super) struct ErrorReply<'a> {
+#[derive(Debug, Serialize)]
+struct ErrorReply<'a> {
     detail: Detail<'a>,
     #[serde(flatten)]
     error: ErrorBody<'a>,
 }
 
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = SystemoneErrorDetail)]
+#[derive(Debug, Serialize)]
 #[serde(untagged)]
 enum Detail<'a> {
     Validation([Invalid<'a>; 1]),
     Other { error_type: &'static str, message: String },
 }
 
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = SystemoneInvalid)]
+#[derive(Debug, Serialize)]
 struct Invalid<'a> {
     /// From the body inwards.
     loc: Vec<&'a str>,
