@@ -8,11 +8,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use decision::{
-    Answer, AnswerForm, Answers, DecisionReply, Diagnostics, Layout, Limits, Policy, Route, Samples,
-    SamplesTaken, Schema, SlotDiagnostics, should_ask, stages,
+    Answer, AnswerForm, Answers, DecisionReply, Diagnostics, Kind, Layout, Limits, Policy, Question, Reading,
+    Route, Samples, SamplesTaken, Schema, SlotDiagnostics, entropy_nats, hesitation, should_ask, stages,
 };
 use indexmap::IndexMap;
 
+use super::brackets;
 use super::cost::{Cost, Usage};
 use super::reads::{Context, PreparedRead};
 use tokio::sync::Semaphore;
@@ -20,10 +21,11 @@ use tokio::sync::Semaphore;
 use crate::engine::{self, Canvas, EngineError, EngineInfo, SlotLogits};
 use crate::error::Error;
 use crate::queue::{Queue, Read, Refused, Unanswered};
+use crate::read::Text;
 use crate::read::canvas::Layouts;
-use crate::read::labels::Labels;
+use crate::read::labels::{Labels, MOST_ALTERNATIVES};
 use crate::read::noise::Noise;
-use crate::read::{Text, readout};
+use crate::read::readout::{self, Readout};
 
 /// The seed of a schema that names none: the same request gets the same answer.
 const DEFAULT_SEED: u64 = 0;
@@ -52,9 +54,13 @@ pub struct Decision {
 struct Walk {
     decider: Arc<Decider>,
     schema: Arc<Schema>,
+    /// The schema as it is put to the model: a question that was read in brackets has only the alternatives of its final.
+    put: Arc<Schema>,
+    /// Questions with more alternatives than there are labels; by index.
+    wide: Vec<bool>,
     state: Arc<str>,
     route: Route,
-    /// Number of the winning answer of every question answered so far; by index.
+    /// Number of the winning answer of every question answered so far, among those put to the model; by index.
     answered: Vec<Option<usize>>,
     /// How answers are written where the usual form has no labels for a question.
     form: Option<AnswerForm>,
@@ -79,7 +85,7 @@ impl Decider {
     #[must_use]
     pub fn new(info: EngineInfo, text: Text, queue: Queue) -> Self {
         let labels = Labels::new(&text.tokenizer);
-        let limits = Limits { max_alternatives: labels.most(), ..Limits::default() };
+        let limits = Limits { max_alternatives: MOST_ALTERNATIVES, ..Limits::default() };
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Decider {
             info,
@@ -107,6 +113,8 @@ impl Decider {
         let cost = Cost::new();
         schema.validate(&Limits { route, ..self.limits.clone() })?;
         refuse_unsupported(&schema)?;
+        let schema = Arc::new(schema);
+        let wide = self.wide(&schema, route).await?;
         let mut walk = Walk {
             decider: Arc::clone(self),
             answered: vec![None; schema.questions.len()],
@@ -116,7 +124,9 @@ impl Decider {
                 layout: schema.layout.as_str().into(),
                 ..Diagnostics::default()
             },
-            schema: Arc::new(schema),
+            put: Arc::clone(&schema),
+            schema,
+            wide,
             state: state.into(),
             route,
             form: None,
@@ -128,6 +138,25 @@ impl Decider {
             walk.stage(&stage).await?;
         }
         Ok(walk.finish())
+    }
+}
+
+impl Decider {
+    /// Which questions have more alternatives than this tokenizer has labels for.
+    async fn wide(self: &Arc<Self>, schema: &Arc<Schema>, route: Route) -> Result<Vec<bool>, Error> {
+        if schema.questions.iter().all(|question| question.alternatives() <= brackets::MOST) {
+            return Ok(vec![false; schema.questions.len()]);
+        }
+        let (decider, schema) = (Arc::clone(self), Arc::clone(schema));
+        let find = move || {
+            let is_wide = |question: &Question| {
+                let neutral = Question { id: "q1".into(), ..question.clone() };
+                let put = if route == Route::Systemone { &neutral } else { question };
+                !decider.labels.suffice(&decider.text.tokenizer, put)
+            };
+            schema.questions.iter().map(is_wide).collect()
+        };
+        tokio::task::spawn_blocking(find).await.map_err(|_| Error::Internal { what: "choosing labels" })
     }
 }
 
@@ -150,20 +179,76 @@ impl Walk {
             return Ok(());
         }
         self.diagnostics.stages.push(self.ids(&asked));
+        let (wide, mut asked): (Vec<_>, Vec<_>) = asked.into_iter().partition(|&index| self.wide[index]);
         let stage_size = asked.len();
         while !asked.is_empty() {
-            let reads = self.prepare(&asked, asked.len() < stage_size).await?;
+            let put = Arc::clone(&self.put);
+            let reads = self.prepare(put, &asked, asked.len() < stage_size).await?;
             asked.retain(|index| !reads.iter().any(|read| read.asked.contains(index)));
             self.read(&reads).await?;
+        }
+        for index in wide {
+            self.read_in_brackets(index).await?;
         }
         Ok(())
     }
 
+    /// Reads one question in two rounds: all its brackets in one batch, then the best of each.
+    async fn read_in_brackets(&mut self, index: usize) -> Result<(), Error> {
+        let schema = Arc::clone(&self.schema);
+        let question = &schema.questions[index];
+        let parts = brackets::brackets(question.alternatives());
+        let mut reads = Vec::with_capacity(parts.len());
+        for part in &parts {
+            let alternatives: Vec<usize> = part.clone().collect();
+            let put = Arc::new(with_alternatives(&self.put, index, question, &alternatives));
+            reads.extend(self.prepare(put, &[index], true).await?);
+        }
+        let mut first = Vec::with_capacity(reads.len());
+        for (read, draws) in reads.iter().zip(self.sample(&reads).await?) {
+            self.note(read, draws.len());
+            first.push(self.readout(read, 0, &draws)?.reading.probabilities);
+        }
+        let finalists = brackets::finalists(&parts, &first);
+        self.put = Arc::new(with_alternatives(&self.put, index, question, &finalists));
+        let last = self.prepare(Arc::clone(&self.put), &[index], true).await?;
+        let drawn = self.sample(&last).await?;
+        let (Some(read), Some(draws)) = (last.first(), drawn.first()) else {
+            return Err(Error::Internal { what: "reading the last of several rounds" });
+        };
+        self.note(read, draws.len());
+        let Readout { reading, diagnostics } = self.readout(read, 0, draws)?;
+        let probabilities = brackets::fuse(&parts, &first, &finalists, &reading.probabilities);
+        let winner = finalists.get(reading.winner).copied().unwrap_or_default();
+        let mut labels: Vec<String> = reads.iter().flat_map(|read| read.labels.concat()).collect();
+        for (&alternative, label) in finalists.iter().zip(read.labels.concat()) {
+            labels[alternative] = label;
+        }
+        let scale = probabilities[winner] / reading.confidence;
+        let fused = Reading {
+            winner,
+            confidence: probabilities[winner],
+            stderr: reading.stderr.map(|stderr| stderr * scale),
+            agreement: reading.agreement,
+            entropy_nats: entropy_nats(&probabilities),
+            hesitation: hesitation(&probabilities),
+            probabilities,
+        };
+        self.answered[index] = Some(reading.winner);
+        self.answers.insert(question.id.clone(), Some(Answer::with_labels(question, &labels, &fused)?));
+        self.diagnostics.questions.insert(question.id.clone(), diagnostics);
+        Ok(())
+    }
+
     /// Plans and prepares reads for these questions: all of them, or the next chunk of a sequential schema.
-    async fn prepare(&mut self, asked: &[usize], rest_of_cut: bool) -> Result<Vec<PreparedRead>, Error> {
-        let (decider, schema, state) =
-            (Arc::clone(&self.decider), Arc::clone(&self.schema), Arc::clone(&self.state));
-        let (asked, answered) = (asked.to_vec(), self.answered.clone());
+    async fn prepare(
+        &mut self,
+        schema: Arc<Schema>,
+        asked: &[usize],
+        rest_of_cut: bool,
+    ) -> Result<Vec<PreparedRead>, Error> {
+        let (decider, state) = (Arc::clone(&self.decider), Arc::clone(&self.state));
+        let (asked, answered, wide) = (asked.to_vec(), self.answered.clone(), self.wide.clone());
         let (neutral_ids, form) = (self.route == Route::Systemone, self.form);
         // What cannot fit by its length alone is not encoded at all.
         let (context_tokens, fewest) =
@@ -187,6 +272,7 @@ impl Walk {
                 state: &state,
                 canvas_tokens: decider.info.canvas_tokens,
                 answered: &answered,
+                wide: &wide,
                 form,
                 neutral_ids,
             };
@@ -205,7 +291,22 @@ impl Walk {
 
     /// Draws the reads as the schema says, and keeps the answers.
     async fn read(&mut self, reads: &[PreparedRead]) -> Result<(), Error> {
-        let mut drawn = match self.schema.effective_samples() {
+        let drawn = self.sample(reads).await?;
+        for (read, draws) in reads.iter().zip(&drawn) {
+            self.note(read, draws.len());
+            self.keep(read, draws)?;
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, read: &PreparedRead, draws: usize) {
+        self.diagnostics.chunks.push(self.ids(&read.asked));
+        self.sampled.n = self.sampled.n.max(draws as u32);
+    }
+
+    /// As many draws of each read as the schema says.
+    async fn sample(&mut self, reads: &[PreparedRead]) -> Result<Drawn, Error> {
+        Ok(match self.schema.effective_samples() {
             Samples::Fixed(n) => self.draw(reads, 0..n).await?,
             Samples::Auto => {
                 let mut drawn = self.draw(reads, 0..1).await?;
@@ -222,13 +323,7 @@ impl Walk {
                 }
                 drawn
             }
-        };
-        for (read, draws) in reads.iter().zip(&mut drawn) {
-            self.diagnostics.chunks.push(self.ids(&read.asked));
-            self.sampled.n = self.sampled.n.max(draws.len() as u32);
-            self.keep(read, draws)?;
-        }
-        Ok(())
+        })
     }
 
     /// One round: these draws of all reads, in one submission. Reads with the same prompt are one job, and so are those that
@@ -299,10 +394,9 @@ impl Walk {
 
     /// Answers of one read. `draws: [draw][slot]`
     fn keep(&mut self, read: &PreparedRead, draws: &[Vec<SlotLogits>]) -> Result<(), Error> {
-        for (number, (&index, slot)) in read.asked.iter().zip(read.layout.slots.iter()).enumerate() {
+        for (number, &index) in read.asked.iter().enumerate() {
             let question = &self.schema.questions[index];
-            let logits: Vec<&SlotLogits> = draws.iter().filter_map(|slots| slots.get(number)).collect();
-            let readout = readout::read(&self.decider.text, slot, &logits)?;
+            let readout = self.readout(read, number, draws)?;
             let labels = read.labels.get(number).map_or(&[][..], Vec::as_slice);
             let answer = Answer::with_labels(question, labels, &readout.reading)?;
             self.answered[index] = Some(readout.reading.winner);
@@ -310,6 +404,18 @@ impl Walk {
             self.diagnostics.questions.insert(question.id.clone(), readout.diagnostics);
         }
         Ok(())
+    }
+
+    /// What these draws say of one of the slots of a read. `draws: [draw][slot]`
+    fn readout(
+        &self,
+        read: &PreparedRead,
+        number: usize,
+        draws: &[Vec<SlotLogits>],
+    ) -> Result<Readout, Error> {
+        let slot = read.layout.slots.get(number).ok_or(Error::Internal { what: "reading a slot" })?;
+        let logits: Vec<&SlotLogits> = draws.iter().filter_map(|slots| slots.get(number)).collect();
+        readout::read(&self.decider.text, slot, &logits)
     }
 
     fn finish(self) -> Decision {
@@ -343,6 +449,21 @@ impl Walk {
     fn ids(&self, indices: &[usize]) -> Vec<String> {
         indices.iter().map(|&index| self.schema.questions[index].id.clone()).collect()
     }
+}
+
+/// The schema with only these alternatives of one question, which has all of them in `whole`.
+fn with_alternatives(schema: &Schema, index: usize, whole: &Question, alternatives: &[usize]) -> Schema {
+    let mut schema = schema.clone();
+    schema.questions[index].kind = match &whole.kind {
+        Kind::Choice { options } => {
+            Kind::Choice { options: alternatives.iter().filter_map(|&n| options.get(n).cloned()).collect() }
+        }
+        Kind::Score { levels } => {
+            Kind::Score { levels: alternatives.iter().filter_map(|&n| levels.get(n).cloned()).collect() }
+        }
+        kind @ Kind::Boolean { .. } => kind.clone(),
+    };
+    schema
 }
 
 /// How many tokens all prompts begin with.

@@ -3,6 +3,7 @@
 //! `chat` and `systemone` read the request, `decide` walks it, `reply` and `systemone_reply` shape the answer. Called by `http`;
 //! calls the queue.
 
+mod brackets;
 pub mod chat;
 pub mod cost;
 pub mod decide;

@@ -56,6 +56,8 @@ pub(super) struct Context<'a> {
     pub(super) canvas_tokens: usize,
     /// Number of the winning answer of every question answered so far; by index.
     pub(super) answered: &'a [Option<usize>],
+    /// Whether a question has too many alternatives to stand on a sheet of others before it is answered; by index.
+    pub(super) wide: &'a [bool],
     /// How answers are written; `None`: as usual for so many on a sheet.
     pub(super) form: Option<AnswerForm>,
     /// On the sheet the questions are called q1, q2, …, so that their ids have no influence.
@@ -163,6 +165,7 @@ impl Context<'_> {
             let ids: Vec<&str> = schema.asked().into_iter().map(|question| question.id.as_str()).collect();
             (0..schema.questions.len())
                 .filter(|&index| ids.contains(&schema.questions[index].id.as_str()))
+                .filter(|index| !self.wide[*index] || is_answered(index) || asked.contains(index))
                 .collect()
         };
         PlannedRead { asked: asked.to_vec(), sheet, given: given.into_iter().collect() }

@@ -60,10 +60,13 @@ impl Labels {
         Labels { pool, kept: Mutex::default() }
     }
 
-    /// Most alternatives of one question.
+    /// Whether a question has a label for each of its answers, in one form of the answers or the other.
     #[must_use]
-    pub fn most(&self) -> usize {
-        self.pool.len().clamp(LETTERS, MOST_ALTERNATIVES)
+    pub fn suffice(&self, tokenizer: &Tokenizer, question: &Question) -> bool {
+        question.alternatives() <= LETTERS
+            || [AnswerForm::Lines, AnswerForm::OneLine]
+                .into_iter()
+                .any(|form| self.of(tokenizer, question, form).is_ok())
     }
 
     /// The labels of a question as it is called on the sheet, one for each of its answers.
@@ -163,7 +166,6 @@ mod tests {
     fn a_long_question_keeps_the_letters_and_goes_on_with_single_tokens() {
         let tokenizer = tokenizer();
         let labels = Labels::new(&tokenizer);
-        assert_eq!(labels.most(), MOST_ALTERNATIVES);
         for id in ["team", "a b", "q1"] {
             let chosen = labels.of(&tokenizer, &choice(id, 255), AnswerForm::Lines).unwrap();
             assert_eq!(chosen.iter().collect::<HashSet<_>>().len(), 255);
@@ -194,7 +196,10 @@ mod tests {
     fn where_the_line_leaves_too_few_the_error_names_the_numbers() {
         let tokenizer = tokenizer();
         let labels = Labels { pool: vec!["A".into(), "AB".into()], kept: Mutex::default() };
-        assert_eq!(labels.most(), 26);
+        assert!(
+            labels.suffice(&tokenizer, &choice("team", 26))
+                && !labels.suffice(&tokenizer, &choice("team", 200))
+        );
         let error = labels.of(&tokenizer, &choice("team", 200), AnswerForm::Lines).unwrap_err().to_string();
         assert!(error.contains("team") && error.contains("200") && error.contains("hint:"), "{error}");
     }
