@@ -3,6 +3,7 @@
   python export.py OUT --state STATE.pt --tokens DIR    weights (bf16), config, tokenizer, chat template
   python export.py OUT --calibrate eval.jsonl           temperatures per question type -> OUT/calibration.json
   python export.py OUT --expected eval.jsonl            12 requests with transformers' label probabilities -> OUT/expected.json
+  python export.py OUT --expected OLD/expected.json     the same for the requests of an older expected.json
   python export.py OUT --agree eval.jsonl               largest logit difference between model.py and transformers
 """
 import argparse
@@ -32,7 +33,7 @@ def weights(out, state_path, tokens):
     state = torch.load(state_path)
     c = state["config"]
     m = M.Model(c)
-    m.load_state_dict(state["model"])
+    m.load_state_dict(state.get("average", state["model"]))
     os.makedirs(out, exist_ok=True)
     save_file(M.export_state(m), os.path.join(out, "model.safetensors"), metadata={"format": "pt"})
     text = dict(c, model_type="diffusion_gemma_text", max_position_embeddings=8192, hidden_activation="gelu_pytorch_tanh", rms_norm_eps=1e-6, final_logit_softcapping=30.0, attention_bias=False, attention_dropout=0.0,
@@ -76,8 +77,8 @@ def read_items(path):
         return [json.loads(l) for l in f]
 
 
-def expected(out, items):
-    enc, rng = D.Encoder(os.path.join(out, "tokenizer.json")), random.Random(4242)
+def requests(items):
+    """12 requests (schema, state): every policy, varied sheets, one document_first, one longer than the sliding window."""
     take = lambda group, family, k=0: [x for x in items if x["group"] == group and x["family"] == family][k]
     pick = [take("shipped", f) for f in ("support", "code", "security", "injection", "router", "contract")]
     pick += [take("varied", f) for f in ("support", "code", "security", "generic")]
@@ -85,7 +86,17 @@ def expected(out, items):
     x = copy.deepcopy(take("shipped", "support", 1))
     reqs.append((dict(x["schema"], layout="document_first"), x["state"]))
     history = " ".join(x["state"] for x in items if x["group"] == "shipped" and x["family"] == "support")
-    reqs.append((take("shipped", "support")["schema"], "Ticket history: " + history[:3200]))  # longer than the sliding window
+    reqs.append((take("shipped", "support")["schema"], "Ticket history: " + history[:3200]))
+    return reqs
+
+
+def expected(out, path):
+    enc, rng = D.Encoder(os.path.join(out, "tokenizer.json")), random.Random(4242)
+    if path.endswith(".json"):
+        with open(path, encoding="utf8") as f:
+            reqs = [(x["schema"], x["state"]) for x in json.load(f)["cases"]]
+    else:
+        reqs = requests(read_items(path))
     hf, cases = load_hf(out), []
     from transformers import AutoTokenizer
     tok = AutoTokenizer.from_pretrained(out)
@@ -148,6 +159,8 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     if a.state:
         weights(a.out, a.state, a.tokens)
-    for path, f in ((a.agree, agree), (a.calibrate, calibrate), (a.expected, expected)):
+    for path, f in ((a.agree, agree), (a.calibrate, calibrate)):
         if path:
             f(a.out, read_items(path))
+    if a.expected:
+        expected(a.out, a.expected)

@@ -94,6 +94,7 @@ def main():
     ap.add_argument("--easy", type=float, default=60e3, help="labels over which small matching sheets fade out")
     ap.add_argument("--hint", type=float, default=.4, help="weight of the looking losses; fades out over --hint-labels")
     ap.add_argument("--hint-labels", type=float, default=900e3)
+    ap.add_argument("--average", type=float, default=100, help="steps over which the exported average of the weights reaches")
     ap.add_argument("--check", type=int, default=400, help="steps between looks at held-out batches")
     ap.add_argument("--seed", type=int, default=1)
     ap.add_argument("--threads", type=int, default=1)
@@ -126,6 +127,9 @@ def main():
             for o, x in zip(opts, s["opts"]):
                 o.load_state_dict(x)
     base = [a.lr, a.lr * a.slow, a.adam_lr]
+    average = {k: v.detach().clone() for k, v in model.state_dict().items()}
+    if a.init and "average" in s:
+        average = s["average"]
     finder = Muon([p for i in (0, 1) for p in (model.layers[i].q, model.layers[i].k_)] + [model.layers[4].q], 2 * a.lr)
     packer = Packer(enc, random.Random(a.seed * 1000003 + step), "train", a.trees, a.kids, augment=aug)
     held = {"held": ("held", None, 8), "unseen topics": ("unseen", "generic", 2), "train": ("train", None, 2)}
@@ -138,7 +142,7 @@ def main():
 
     def save():
         path = os.path.join(a.out, "state.pt")
-        torch.save({"config": model.c, "model": model.state_dict(), "probe": probe.state_dict(), "opts": [o.state_dict() for o in opts], "step": step, "labels": labels}, path + ".new")
+        torch.save({"config": model.c, "model": model.state_dict(), "average": average, "probe": probe.state_dict(), "opts": [o.state_dict() for o in opts], "step": step, "labels": labels}, path + ".new")
         os.replace(path + ".new", path)
 
     stop = []
@@ -191,6 +195,8 @@ def main():
             o.step()
         for p in model.parameters():
             p.grad = None
+        with torch.no_grad():
+            torch._foreach_lerp_(list(average.values()), list(model.state_dict().values()), 1 / a.average if step > a.find + a.bind + a.average else 1 / 20)
         probe.zero_grad()
         full = b["w"] == 1
         x = float(ce[full].mean().detach())
