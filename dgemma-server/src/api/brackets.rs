@@ -1,7 +1,7 @@
 //! A choice with more alternatives than the tokenizer has labels for: read in brackets, the best of each in a final.
 //!
 //! Only arithmetic: which alternatives stand in which bracket, who gets into the final, and what both rounds say together. Called by
-//! `decide`. The way of putting them together is that of published servers of this contract.
+//! `wide`. The way of putting them together is that of published servers of this contract.
 
 use std::ops::Range;
 

@@ -7,12 +7,15 @@ mod brackets;
 pub mod chat;
 pub mod cost;
 pub mod decide;
+mod draws;
 pub mod readiness;
 mod reads;
 pub mod reply;
 pub mod systemone;
 pub mod systemone_reply;
+mod walk;
 pub mod warm_up;
+mod wide;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};

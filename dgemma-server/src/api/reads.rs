@@ -1,7 +1,7 @@
 //! Which questions share a canvas, which stand on its sheet, and whose answers stand in its prompt.
 //!
 //! One place for `alone`, `isolate`, `ask`, the chunk keys and the dependencies. Works on indices into the schema's questions;
-//! what it gives is turned into ids by `prepare` in the same file. Called by `decide`, stage by stage.
+//! what it gives is turned into ids by `prepare` in the same file. Called by `walk`, stage by stage.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

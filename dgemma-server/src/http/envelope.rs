@@ -81,7 +81,10 @@ impl Guard {
         };
         let code = error.code();
         self.metrics.rejected(code);
-        if status >= 500 && error.is_fault() {
+        if matches!(error, Error::NonFinite { .. }) {
+            // Its message names a question, which is content of the request.
+            tracing::error!(%method, path, status, ms, code, "request failed: a number of the model is not finite");
+        } else if status >= 500 && error.is_fault() {
             tracing::error!(%method, path, status, ms, code, %error, "request failed");
         } else {
             tracing::info!(%method, path, status, ms, code, "request refused");

@@ -2,7 +2,7 @@
 //!
 //! `prompt` turns sheet and state into ids, `labels` chooses what stands for an answer, `canvas` lays out the answer template
 //! and finds the slots, `noise` fills them,
-//! `readout` turns the logits of a slot into a reading. Called by `api::decide`; knows neither HTTP nor the queue.
+//! `readout` turns the logits of a slot into a reading. Called by `api::walk`; knows neither HTTP nor the queue.
 
 pub mod canvas;
 pub mod labels;
