@@ -267,6 +267,19 @@ fn blocks(model: &Model, prompt: &[u32], config: &GenerationConfig, seed: u64) -
     blocks
 }
 
+/// The same reply, alone and beside others. With this crate's kernels a row's bits do not depend on the rows beside it, so ids and
+/// entropies are equal to the bit. The portable path rounds as the tensor library's matmul does, which chooses by the number of
+/// rows: there the course of a reply is compared, and its ids could differ where a random number falls on a rounding.
+fn assert_same(a: &[Block], b: &[Block]) {
+    if diffusion_gemma::cpu_kernels() != "portable kernels" {
+        assert_eq!(a, b);
+    }
+    let course = |blocks: &[Block]| -> Vec<_> {
+        blocks.iter().map(|b| (b.ids.len(), b.finish, b.steps, b.converged)).collect()
+    };
+    assert_eq!(course(a), course(b));
+}
+
 fn ids(blocks: &[Block]) -> Vec<u32> {
     blocks.iter().flat_map(|block| block.ids.clone()).collect()
 }
@@ -311,8 +324,9 @@ proptest! {
             .map(|((prompt, ..), generation)| Reply { prompt, generation })
             .collect();
         generate_all(&model, &mut batch, |n, block| together[n].push(block.clone())).unwrap();
-        // To the bit: ids, steps and entropies.
-        prop_assert_eq!(alone, together);
+        for (alone, together) in alone.iter().zip(&together) {
+            assert_same(alone, together);
+        }
     }
 
     #[test]
@@ -437,7 +451,7 @@ fn a_denoise_step_shares_its_pass_with_decisions_and_prefills() {
             made.push(block);
         }
     }
-    assert_eq!(made, alone);
+    assert_same(&made, &alone);
 }
 
 #[test]
