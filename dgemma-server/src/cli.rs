@@ -124,6 +124,10 @@ pub enum Command {
         /// Decisions measured, after a tenth as many that are not
         #[arg(long, default_value_t = 100, value_parser = at_least_one())]
         runs: usize,
+        /// Instead compare the answers to the decisions of a file (`{"schema": …, "state": …}` a line) with those of the same
+        /// model in f32: mean KL divergence and how often the most probable answer is the same
+        #[arg(long, value_name = "FILE", conflicts_with = "runs")]
+        quality: Option<PathBuf>,
     },
 }
 

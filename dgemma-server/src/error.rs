@@ -165,6 +165,11 @@ pub enum Error {
          forward pass is at fault, the figures mean nothing"
     )]
     BenchDiffers { apart: f64, tolerance: f64 },
+    #[error(
+        "cannot use {}{}: {reason}; hint: one decision a line, as in {{\"schema\": {{…}}, \"state\": \"…\"}}", path.display(),
+        if *line == 0 { String::new() } else { format!(", line {line}") }
+    )]
+    BenchFile { path: PathBuf, line: usize, reason: String },
 }
 
 /// What an error means for the client.
@@ -255,7 +260,8 @@ impl Error {
             | Self::NotACheckpoint { .. }
             | Self::Keys { .. }
             | Self::Io { .. }
-            | Self::BenchDiffers { .. } => Kind::Fault,
+            | Self::BenchDiffers { .. }
+            | Self::BenchFile { .. } => Kind::Fault,
         }
     }
 
@@ -311,7 +317,8 @@ impl Error {
             | Self::NotACheckpoint { .. }
             | Self::Keys { .. }
             | Self::Io { .. }
-            | Self::BenchDiffers { .. } => "internal_error",
+            | Self::BenchDiffers { .. }
+            | Self::BenchFile { .. } => "internal_error",
         }
     }
 

@@ -11,6 +11,7 @@ use dgemma_server::engine::diffusion::{DiffusionEngine, OpenOptions};
 use dgemma_server::http::listen;
 use dgemma_server::read::Text;
 use dgemma_server::{Error, Parts, bench, log, model_dir, serve, threads};
+use diffusion_gemma::DType;
 
 /// How long the rest of the log may take to be written at the end.
 const LOG_LIMIT: Duration = Duration::from_secs(1);
@@ -48,7 +49,16 @@ fn start(arguments: &Arguments) -> Result<(), Error> {
 async fn run(arguments: &Arguments) -> Result<(), Error> {
     let dir = arguments.checkpoint()?;
     let options = arguments.open_options(dir.clone());
-    if let Some(Command::Bench { runs }) = arguments.command {
+    if let Some(Command::Bench { quality: Some(file), .. }) = &arguments.command {
+        let items = bench::quality::items(file)?;
+        let plain = OpenOptions { dtype: DType::F32, quant: None, ..options.clone() };
+        let plain = bench::quality::answers(open(&plain, &mut |_, _| ())?, &items).await?;
+        let chosen = bench::quality::answers(open(&options, &mut |_, _| ())?, &items).await?;
+        let quality = bench::quality::Quality::of(&plain, &chosen);
+        return write!(std::io::stdout(), "{quality}")
+            .map_err(|source| Error::io("cannot print the figures", source));
+    }
+    if let Some(Command::Bench { runs, .. }) = arguments.command {
         let open =
             |prefix_cache_bytes| open(&OpenOptions { prefix_cache_bytes, ..options.clone() }, &mut |_, _| ());
         let report = bench::run(runs, options.prefix_cache_bytes, open).await?;

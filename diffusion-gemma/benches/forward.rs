@@ -2,7 +2,8 @@
 //!
 //! `DGEMMA_BENCH_MODEL=DIR cargo bench -p diffusion-gemma` (default: the demo checkpoint). `DGEMMA_BENCH_DTYPE=bf16` for
 //! bf16 products; `DGEMMA_BENCH_QUANT=q8_0|q6k|q4k` for quantised weights; `DGEMMA_CPU=portable|avx512|amx` for other kernels; `RAYON_NUM_THREADS=2` for the number of threads.
-//! Every case prints median, minimum and maximum of its runs; the first output of a case is checked to be finite.
+//! Every case prints median, minimum and maximum of its runs, and the median CPU time of all threads, which says more where
+//! other work shares the cores. A name as argument keeps the cases that contain it.
 
 #![allow(clippy::unwrap_used)]
 
@@ -10,7 +11,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use candle_core::Tensor;
-use diffusion_gemma::{CanvasRows, DType, Device, LoadOptions, Model, Prefix, Quant, Segment};
+use diffusion_gemma::{Attention, CanvasRows, DType, Device, LoadOptions, Model, Prefix, Quant, Segment};
 
 const RUNS: usize = 7;
 
@@ -44,34 +45,38 @@ fn main() {
         mb(model.weight_bytes()),
         mb(resident())
     );
-    let bench = Bench { model, filter };
-    peak();
-    bench.decisions();
+    let peaks = peak();
+    let peak = if dtype == DType::BF16 { peaks[1] } else { peaks[0] };
+    Bench { model, filter, peak }.decisions();
 }
 
-/// What a large matmul of these kernels reaches.
-fn peak() {
+/// GFLOP per second that a large matmul of these kernels reaches, in f32 and in bf16.
+fn peak() -> [f64; 2] {
     let (rows, inputs, outputs) = (1024, 1024, 4096);
     let gflop = 2.0 * (rows * inputs * outputs) as f64 / 1e9;
-    for (name, dtype) in [("f32", DType::F32), ("bf16", DType::BF16)] {
+    [("f32", DType::F32), ("bf16", DType::BF16)].map(|(name, dtype)| {
         let matmul = diffusion_gemma::packed_matmul(inputs, outputs, dtype);
         let x = Tensor::ones((rows, inputs), DType::F32, &Device::Cpu).unwrap();
         let times = measure(|| drop(matmul(&x)));
         println!(
-            "matmul [{rows}, {inputs}]·[{inputs}, {outputs}] {name}: {:.0} GFLOP/s",
-            gflop / times.median.as_secs_f64()
+            "matmul [{rows}, {inputs}]·[{inputs}, {outputs}] {name}: {:.0} GFLOP/s, {:.0} per CPU second",
+            gflop / times.median.as_secs_f64(),
+            gflop / times.cpu.as_secs_f64()
         );
-    }
+        gflop / times.median.as_secs_f64()
+    })
 }
 
 struct Bench {
     model: Model,
     filter: Option<String>,
+    /// GFLOP per second of a large matmul.
+    peak: f64,
 }
 
 impl Bench {
     fn decisions(&self) {
-        for prompt in [64, 300, 1024] {
+        for prompt in [128, 300, 1024, 2048, 4096, 8192] {
             self.case(&format!("cold, prompt {prompt}, canvas 32"), prompt, 0, 32, 1, 3);
         }
         self.case("schema cached, 60 of 300 prompt tokens new, canvas 32", 300, 240, 32, 1, 3);
@@ -87,7 +92,8 @@ impl Bench {
     }
 
     fn case(&self, name: &str, prompt: usize, cached: usize, rows: usize, draws: usize, slots: usize) {
-        if self.filter.as_ref().is_some_and(|f| !name.contains(f.as_str())) {
+        let longest = self.model.config().max_position_embeddings;
+        if prompt + rows > longest || self.filter.as_ref().is_some_and(|f| !name.contains(f.as_str())) {
             return;
         }
         let vocab = self.model.config().vocab_size as u32;
@@ -113,7 +119,30 @@ impl Bench {
                 assert_eq!(self.model.read_slots(hidden, &labels).unwrap().len(), slots);
             }
         });
-        println!("{name:55} {times}");
+        // What is read leaves the last layer early; the head is not counted.
+        let gflop = self.gflop(cached, prompt - cached) + self.gflop(prompt, draws * rows);
+        let share = gflop / times.median.as_secs_f64() / self.peak;
+        println!("{name:55} {times}  {gflop:.1} GFLOP, {:.0} % of the matmul's rate", 100.0 * share);
+    }
+
+    /// Multiplications and additions of `rows` rows after `past` others, in 10⁹: projections, dense FFN, chosen experts, and scores
+    /// and values of about half of the new keys.
+    fn gflop(&self, past: usize, rows: usize) -> f64 {
+        let config = self.model.config();
+        let ffn = config.intermediate_size + config.top_k_experts * config.moe_intermediate_size;
+        let per_row: usize = config
+            .layers
+            .iter()
+            .map(|layer| {
+                let (q, kv) = (config.num_attention_heads * layer.head_dim, layer.kv_heads * layer.head_dim);
+                let sliding = layer.attention == Attention::Sliding;
+                let keys =
+                    if sliding { (past + rows / 2).min(config.sliding_window) } else { past + rows / 2 };
+                let projections = 2 * q + kv * (1 + usize::from(sliding));
+                config.hidden_size * (projections + 3 * ffn + config.num_experts) + 2 * keys * q
+            })
+            .sum();
+        2.0 * (rows * per_row) as f64 / 1e9
     }
 
     fn encode(&self, tokens: &[u32]) -> Prefix {
@@ -136,24 +165,33 @@ struct Times {
     min: Duration,
     median: Duration,
     max: Duration,
+    cpu: Duration,
 }
 
 impl std::fmt::Display for Times {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let ms = |d: Duration| d.as_secs_f64() * 1e3;
-        write!(f, "{:8.2} ms  ({:.2} … {:.2})", ms(self.median), ms(self.min), ms(self.max))
+        let (median, min, max, cpu) = (ms(self.median), ms(self.min), ms(self.max), ms(self.cpu));
+        write!(f, "{median:8.2} ms  ({min:.2} … {max:.2})  cpu {cpu:.0}")
     }
+}
+
+/// CPU time of all threads of this process.
+fn cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 fn measure(mut run: impl FnMut()) -> Times {
     run();
-    let mut times: Vec<Duration> = (0..RUNS)
+    let (mut times, mut cpu): (Vec<Duration>, Vec<Duration>) = (0..RUNS)
         .map(|_| {
-            let started = Instant::now();
+            let (started, used) = (Instant::now(), cpu_time());
             run();
-            started.elapsed()
+            (started.elapsed(), cpu_time() - used)
         })
-        .collect();
+        .unzip();
     times.sort();
-    Times { min: times[0], median: times[RUNS / 2], max: times[RUNS - 1] }
+    cpu.sort();
+    Times { min: times[0], median: times[RUNS / 2], max: times[RUNS - 1], cpu: cpu[RUNS / 2] }
 }

@@ -45,7 +45,7 @@ pub struct CanvasRows<'a> {
 /// What a pass gives back for a segment.
 #[derive(Debug)]
 pub struct SegmentOutput {
-    /// The prefix with this pass's tokens encoded.
+    /// The prefix with this pass's tokens encoded, every row of them kept: see [`Prefix::trimmed`].
     pub prefix: Prefix,
     /// Per canvas: final hidden states of its read rows, `[read, H]`.
     pub hidden: Vec<Tensor>,
@@ -228,7 +228,7 @@ impl Model {
                     });
                 }
                 encoded = Some(kv.clone());
-                grown.push(window.map_or(Ok(kv.clone()), |window| kv.trimmed(window))?);
+                grown.push(kv);
             }
             // What a canvas adds to the keys of its own rows: its suffix.
             let mut shared = 0..0;

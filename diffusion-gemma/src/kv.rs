@@ -57,6 +57,17 @@ impl Prefix {
         Ok(Self { tokens: self.tokens, layers: self.layers.iter().map(own).collect::<Result<_>>()? })
     }
 
+    /// Without the rows that sliding layers no longer need, where dropping them is worth a copy. Do this after every pass;
+    /// before it, [`Prefix::truncated`] can still cut anywhere in the tokens of the pass.
+    pub fn trimmed(self, config: &Config) -> Result<Self> {
+        let trim = |(kv, layer): (LayerKv, &crate::config::LayerConfig)| match layer.attention {
+            Attention::Full => Ok(kv),
+            Attention::Sliding => kv.trimmed(config.sliding_window),
+        };
+        let layers = self.layers.into_iter().zip(&config.layers).map(trim).collect::<Result<_>>()?;
+        Ok(Self { tokens: self.tokens, layers })
+    }
+
     /// The first `tokens` of this prefix, if every layer still has what a continuation from there needs.
     pub fn truncated(&self, tokens: usize, config: &Config) -> Result<Option<Self>> {
         if tokens == 0 || tokens > self.tokens || self.layers.is_empty() {
@@ -108,7 +119,7 @@ impl LayerKv {
 
     /// Drops what a sliding window no longer needs, once that is worth a copy: a window of slack stays, so that a
     /// long sequence pays one copy per window of tokens and a short one keeps every row for reuse at any length.
-    pub(crate) fn trimmed(self, window: usize) -> Result<Self> {
+    fn trimmed(self, window: usize) -> Result<Self> {
         let kept = self.kept()?;
         if kept < 2 * window {
             return Ok(self);

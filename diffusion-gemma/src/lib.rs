@@ -21,7 +21,7 @@ mod sampler;
 mod tensor;
 mod tokenizer;
 
-pub use candle_core::{DType, Device};
+pub use candle_core::{DType, Device, Tensor};
 pub use chat_template::{ChatTemplate, Message, Part, RenderOptions, Rendered};
 pub use config::{Attention, Config, LayerConfig, RopeConfig};
 pub use error::{Error, Result};

@@ -6,7 +6,7 @@
 
 use std::path::PathBuf;
 
-use diffusion_gemma::{CanvasRows, DType, Error, LoadOptions, Model, Prefix, Quant, Segment};
+use diffusion_gemma::{CanvasRows, Config, DType, Error, LoadOptions, Model, Prefix, Quant, Segment, Tensor};
 
 use super::prefix_cache::PrefixCache;
 use super::{Canvas, Engine, EngineError, EngineInfo, FullRow, PassItem, PassOutput, SlotLogits};
@@ -44,6 +44,24 @@ pub struct DiffusionEngine {
 pub struct Sequence {
     tokens: Vec<u32>,
     prefix: Prefix,
+    /// Where this prompt leaves one that was seen before; kept apart as soon as it is encoded.
+    fork: usize,
+    /// The encoded tokens up to there.
+    beginning: Option<Prefix>,
+}
+
+impl Sequence {
+    /// Takes in the result of a pass.
+    fn grow(&mut self, added: &[u32], grown: Prefix, config: &Config) -> Result<(), Error> {
+        if (self.tokens.len() + 1..=grown.tokens()).contains(&self.fork)
+            && let Some(beginning) = grown.truncated(self.fork, config)?
+        {
+            self.beginning = Some(beginning.trimmed(config)?.detached()?);
+        }
+        self.tokens.extend_from_slice(added);
+        self.prefix = grown.trimmed(config)?;
+        Ok(())
+    }
 }
 
 impl DiffusionEngine {
@@ -86,7 +104,8 @@ impl Engine for DiffusionEngine {
 
     fn begin(&mut self, prompt: &[u32]) -> Result<Sequence, EngineError> {
         let prefix = self.cache.longest(prompt, self.model.config()).map_err(failed)?.unwrap_or_default();
-        Ok(Sequence { tokens: prompt[..prefix.tokens()].to_vec(), prefix })
+        let tokens = prompt[..prefix.tokens()].to_vec();
+        Ok(Sequence { tokens, prefix, fork: self.cache.seen(prompt), beginning: None })
     }
 
     fn committed_tokens(&self, sequence: &Sequence) -> usize {
@@ -94,7 +113,7 @@ impl Engine for DiffusionEngine {
     }
 
     fn pass(&mut self, batch: &mut [PassItem<'_, Sequence>]) -> Result<Vec<PassOutput>, EngineError> {
-        let mut states: Vec<Vec<State<_>>> =
+        let mut states: Vec<Vec<State>> =
             batch.iter().map(|item| item.canvases.iter().map(State::new).collect()).collect();
         let steps = batch.iter().flat_map(|item| item.canvases).map(Canvas::steps).max().unwrap_or(1);
         for step in 0..steps {
@@ -122,40 +141,27 @@ impl Engine for DiffusionEngine {
                 })
                 .collect();
             let outputs = self.model.forward(&segments).map_err(failed)?;
-            for (((item, states), reads), output) in
-                batch.iter_mut().zip(&mut states).zip(&reads).zip(outputs)
-            {
+            // Last steps of all canvases go through the head together.
+            let mut last = Vec::new();
+            for (at, ((item, states), output)) in batch.iter_mut().zip(&mut states).zip(outputs).enumerate() {
                 if step == 0 {
-                    item.sequence.tokens.extend_from_slice(item.prefill);
-                    item.sequence.prefix = output.prefix;
+                    let grown = item.sequence.grow(item.prefill, output.prefix, self.model.config());
+                    grown.map_err(failed)?;
                 }
-                let taking_part = (0..reads.len()).filter(|&canvas| reads[canvas].is_some());
-                for (index, hidden) in taking_part.zip(&output.hidden) {
+                let taking_part = (0..states.len()).filter(|&canvas| reads[at][canvas].is_some());
+                for (index, hidden) in taking_part.zip(output.hidden) {
                     let canvas = &item.canvases[index];
-                    let fault = |error| match error {
-                        Error::NonFinite { row } => EngineError::NonFinite { canvas: index, slot: row },
-                        other => failed(other),
-                    };
-                    if let Some(noise) = canvas.renoise.get(step) {
-                        let slots: Vec<(usize, &[u32])> = canvas
-                            .slots
-                            .iter()
-                            .map(|slot| (slot.position, slot.label_ids.as_slice()))
-                            .collect();
-                        let (signal, settled) =
-                            self.model.settle(hidden, &slots, (step, canvas.steps())).map_err(fault)?;
-                        states[index].signal = Some(signal);
-                        for ((slot, settled), noise) in canvas.slots.iter().zip(settled).zip(noise) {
-                            states[index].ids[slot.position] = settled.unwrap_or(*noise);
+                    match canvas.renoise.get(step) {
+                        Some(noise) => states[index].settle(&self.model, canvas, step, noise, &hidden),
+                        None => {
+                            last.push((at, index, hidden));
+                            Ok(())
                         }
-                    } else {
-                        let labels: Vec<&[u32]> =
-                            canvas.slots.iter().map(|slot| slot.label_ids.as_slice()).collect();
-                        let slots = self.model.read_slots(hidden, &labels).map_err(fault)?;
-                        states[index].slots = slots.into_iter().map(slot_logits).collect();
                     }
+                    .map_err(|error| fault(error, |row| (index, row)))?;
                 }
             }
+            self.read(batch, &last, &mut states)?;
         }
         let outputs = states
             .into_iter()
@@ -165,23 +171,87 @@ impl Engine for DiffusionEngine {
 
     fn finish(&mut self, sequence: Sequence) {
         // Losing an entry costs time later, not correctness.
-        if let Err(error) = self.cache.insert(&sequence.tokens, &sequence.prefix, self.model.config()) {
+        if let Err(error) = self.keep(&sequence) {
             tracing::warn!(%error, "a finished prefix was not kept");
         }
     }
 }
 
-/// A canvas between its steps. `S`: the signal of the step before.
-struct State<S> {
+impl DiffusionEngine {
+    /// Reads the slots of canvases in their last step; of each its item, its number there, and the hidden states of its slots.
+    fn read(
+        &self,
+        batch: &[PassItem<'_, Sequence>],
+        last: &[(usize, usize, Tensor)],
+        states: &mut [Vec<State>],
+    ) -> Result<(), EngineError> {
+        if last.is_empty() {
+            return Ok(());
+        }
+        let slots = |(at, index, _): &(usize, usize, Tensor)| batch[*at].canvases[*index].slots.iter();
+        let labels: Vec<&[u32]> = last.iter().flat_map(slots).map(|slot| slot.label_ids.as_slice()).collect();
+        let hidden: Vec<&Tensor> = last.iter().map(|(_, _, hidden)| hidden).collect();
+        let hidden = Tensor::cat(&hidden, 0).map_err(|error| failed(error.into()))?;
+        let whose = |row| {
+            let mut row = row;
+            for place in last {
+                let count = slots(place).count();
+                if row < count {
+                    return (place.1, row);
+                }
+                row -= count;
+            }
+            (0, row)
+        };
+        let read = self.model.read_slots(&hidden, &labels).map_err(|error| fault(error, whose))?;
+        let mut read = read.into_iter().map(slot_logits);
+        for place in last {
+            states[place.0][place.1].slots = read.by_ref().take(slots(place).count()).collect();
+        }
+        Ok(())
+    }
+
+    fn keep(&mut self, sequence: &Sequence) -> Result<(), Error> {
+        let config = self.model.config();
+        self.cache.insert(&sequence.tokens, &sequence.prefix, config)?;
+        match &sequence.beginning {
+            Some(beginning) => self.cache.insert(&sequence.tokens[..sequence.fork], beginning, config),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A canvas between its steps.
+struct State {
     ids: Vec<u32>,
-    signal: Option<S>,
+    /// The signal of the step before.
+    signal: Option<Tensor>,
     /// What its last step said.
     slots: Vec<SlotLogits>,
 }
 
-impl<S> State<S> {
+impl State {
     fn new(canvas: &Canvas) -> Self {
         State { ids: canvas.ids.clone(), signal: None, slots: Vec::new() }
+    }
+
+    /// Ends a step that is not the last. `noise`: for the slots it leaves open; `hidden: [rows, H]`.
+    fn settle(
+        &mut self,
+        model: &Model,
+        canvas: &Canvas,
+        step: usize,
+        noise: &[u32],
+        hidden: &Tensor,
+    ) -> Result<(), Error> {
+        let slots: Vec<(usize, &[u32])> =
+            canvas.slots.iter().map(|slot| (slot.position, slot.label_ids.as_slice())).collect();
+        let (signal, settled) = model.settle(hidden, &slots, (step, canvas.steps()))?;
+        self.signal = Some(signal);
+        for ((slot, settled), noise) in canvas.slots.iter().zip(settled).zip(noise) {
+            self.ids[slot.position] = settled.unwrap_or(*noise);
+        }
+        Ok(())
     }
 }
 
@@ -198,6 +268,17 @@ fn slot_logits(read: diffusion_gemma::SlotLogits) -> SlotLogits {
     SlotLogits {
         label_logits: read.labels,
         full: Some(FullRow { label_mass: read.label_mass as f32, argmax_id: read.argmax }),
+    }
+}
+
+/// `place`: the canvas and the slot of a row.
+fn fault(error: Error, place: impl Fn(usize) -> (usize, usize)) -> EngineError {
+    match error {
+        Error::NonFinite { row } => {
+            let (canvas, slot) = place(row);
+            EngineError::NonFinite { canvas, slot }
+        }
+        other => failed(other),
     }
 }
 

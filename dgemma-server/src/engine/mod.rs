@@ -107,6 +107,17 @@ pub enum EngineError {
     Panicked(String),
 }
 
+impl EngineError {
+    /// Numbers the canvas from the first one of the job, of which `read` were read before this pass.
+    #[must_use]
+    pub fn after(self, read: usize) -> Self {
+        match self {
+            Self::NonFinite { canvas, slot } => Self::NonFinite { canvas: read + canvas, slot },
+            other => other,
+        }
+    }
+}
+
 /// A model that commits prompts and reads canvases. Owned by one thread.
 pub trait Engine: Send + 'static {
     /// Committed encoder state of one prompt so far.

@@ -54,9 +54,15 @@ impl PrefixCache {
         Ok(None)
     }
 
+    /// Tokens of `prompt` that begin something the cache has seen, whether or not it can be continued from there: the
+    /// sliding layers of a long entry have dropped the middle. Worth an entry of its own once it is encoded again.
+    pub fn seen(&self, prompt: &[u32]) -> usize {
+        self.entries.iter().map(|entry| common(&entry.tokens, prompt)).max().unwrap_or(0)
+    }
+
     /// Keeps a finished sequence, and the beginning it shares with an earlier one.
     pub fn insert(&mut self, tokens: &[u32], prefix: &Prefix, config: &Config) -> Result<(), Error> {
-        let shared = self.entries.iter().map(|entry| common(&entry.tokens, tokens)).max().unwrap_or(0);
+        let shared = self.seen(tokens);
         if shared == tokens.len() && self.entries.iter().any(|entry| entry.tokens == tokens) {
             return Ok(());
         }
@@ -89,4 +95,95 @@ impl PrefixCache {
 /// Length of the common beginning.
 fn common(a: &[u32], b: &[u32]) -> usize {
     a.iter().zip(b).take_while(|(x, y)| x == y).count()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+mod tests {
+    use std::path::PathBuf;
+
+    use diffusion_gemma::{DType, LoadOptions, Model, Segment};
+
+    use super::*;
+
+    fn model() -> Model {
+        let dir = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../fixtures/tiny-text");
+        Model::load(&dir, &LoadOptions::cpu(DType::F32)).unwrap()
+    }
+
+    /// A prompt of a schema's 20 tokens and a state's 8.
+    fn prompt(schema: u32, state: u32) -> Vec<u32> {
+        (0..20).map(|n| 100 * schema + n).chain((0..8).map(|n| 500 + 10 * state + n)).collect()
+    }
+
+    fn encode(model: &Model, tokens: &[u32]) -> Prefix {
+        let prefix = Prefix::new();
+        let segment = Segment { prefix: &prefix, tokens, canvases: vec![] };
+        model.forward(&[segment]).unwrap().remove(0).prefix
+    }
+
+    /// Tokens that a request finds; it is finished afterwards.
+    fn found(cache: &mut PrefixCache, model: &Model, tokens: &[u32]) -> usize {
+        let found = cache.longest(tokens, model.config()).unwrap().map_or(0, |prefix| prefix.tokens());
+        cache.insert(tokens, &encode(model, tokens), model.config()).unwrap();
+        found
+    }
+
+    fn held(cache: &PrefixCache) -> usize {
+        cache.entries.iter().map(Entry::bytes).sum()
+    }
+
+    #[test]
+    fn two_alternating_schemas_both_hit() {
+        let (model, mut cache) = (model(), PrefixCache::new(64 << 20));
+        assert_eq!([1, 2].map(|schema| found(&mut cache, &model, &prompt(schema, 0))), [0, 0]);
+        for state in 1..6 {
+            for schema in [1, 2] {
+                assert_eq!(
+                    found(&mut cache, &model, &prompt(schema, state)),
+                    20,
+                    "schema {schema}, state {state}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_shared_beginning_outlives_the_states_it_was_found_in() {
+        let model = model();
+        let one = encode(&model, &prompt(1, 0)).bytes();
+        // Room for the schema and three states beside it.
+        let mut cache = PrefixCache::new(4 * one + 4096);
+        for state in 0..40 {
+            let reused = found(&mut cache, &model, &prompt(1, state));
+            assert!(state == 0 || reused == 20, "state {state}: {reused}");
+            assert!(held(&cache) <= cache.limit_bytes, "{} of {} bytes", held(&cache), cache.limit_bytes);
+            assert_eq!(held(&cache), cache.held_bytes);
+        }
+    }
+
+    #[test]
+    fn the_least_recently_used_goes_first() {
+        let model = model();
+        let one = encode(&model, &prompt(1, 0)).bytes() + 28 * size_of::<u32>();
+        let mut cache = PrefixCache::new(2 * one);
+        for schema in [1, 2, 3] {
+            found(&mut cache, &model, &prompt(schema, 0));
+        }
+        let kept = [1, 2, 3].map(|schema| cache.seen(&prompt(schema, 0)));
+        assert_eq!(kept, [0, 28, 28]);
+        assert!(cache.longest(&prompt(2, 0), model.config()).unwrap().is_some());
+        found(&mut cache, &model, &prompt(4, 0));
+        assert_eq!([2, 3, 4].map(|schema| cache.seen(&prompt(schema, 0))), [28, 0, 28]);
+    }
+
+    #[test]
+    fn no_room_keeps_nothing() {
+        let model = model();
+        let mut cache = PrefixCache::new(0);
+        for _ in 0..3 {
+            assert_eq!(found(&mut cache, &model, &prompt(1, 0)), 0);
+        }
+        assert_eq!((cache.entries.len(), cache.held_bytes), (0, 0));
+    }
 }

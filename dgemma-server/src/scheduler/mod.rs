@@ -51,7 +51,10 @@ impl<E: Engine> Scheduler<E> {
             self.begin(job, false);
         }
         self.jobs.sweep();
-        while self.active.len() < self.budget.active_jobs.max(1) {
+        while self.active.len() < self.budget.active_jobs.max(1)
+            && self.active.iter().map(|active| active.job.prompt.len()).sum::<usize>()
+                < self.budget.active_tokens
+        {
             let Some(job) = self.jobs.poll() else { break };
             self.begin(job, false);
         }
@@ -135,8 +138,8 @@ impl<E: Engine> Scheduler<E> {
         for (share, output) in shares.iter().zip(outputs) {
             let active = &mut self.active[share.job];
             active.committed += share.prefill_rows;
-            if let Some(fault) = non_finite(active.done.canvases.len(), &output) {
-                faults.push((share.job, fault));
+            if let Some(fault) = non_finite(&output) {
+                faults.push((share.job, fault.after(active.done.canvases.len())));
             } else {
                 let slots = output.canvases.iter().flatten();
                 slots
@@ -157,20 +160,20 @@ impl<E: Engine> Scheduler<E> {
         let mut waiting = Vec::with_capacity(self.active.len());
         for (index, active) in std::mem::take(&mut self.active).into_iter().enumerate() {
             if shares.iter().any(|share| share.job == index) {
-                failed.push(active.job);
+                failed.push((active.job, active.done.canvases.len()));
             } else {
                 waiting.push(active);
             }
         }
         let at_fault = failed.len() == 1;
-        for job in failed {
-            if at_fault { answer(job, Err(error.clone())) } else { self.begin(job, true) }
+        for (job, read) in failed {
+            if at_fault { answer(job, Err(error.clone().after(read))) } else { self.begin(job, true) }
         }
         self.active.extend(waiting);
     }
 
     /// Answers the jobs that have everything. The prefix is offered for reuse before the answer goes out, so that a
-    /// follow-up of the same client finds it.
+    /// follow-up of the same client finds it; an engine that fails at that costs nobody an answer.
     fn complete(&mut self) {
         let (complete, active) =
             std::mem::take(&mut self.active).into_iter().partition::<Vec<_>, _>(Active::is_complete);
@@ -181,7 +184,10 @@ impl<E: Engine> Scheduler<E> {
                 engine.finish(sequence);
                 Ok(())
             });
-            answer(job, finished.map(|()| done));
+            if let Err(error) = finished {
+                tracing::error!(%error, "a finished prefix was not kept");
+            }
+            answer(job, Ok(done));
         }
     }
 }
@@ -245,13 +251,13 @@ fn fits(canvases: &[Canvas], outputs: &[Vec<SlotLogits>]) -> bool {
         })
 }
 
-/// The first number of an output that is not finite. `first_canvas`: number of the job's canvas the output begins with.
-fn non_finite(first_canvas: usize, output: &PassOutput) -> Option<EngineError> {
+/// The first number of an output that is not finite.
+fn non_finite(output: &PassOutput) -> Option<EngineError> {
     output.canvases.iter().enumerate().find_map(|(canvas, slots)| {
         let slot = slots.iter().position(|slot| {
             slot.label_logits.iter().any(|logit| !logit.is_finite())
                 || slot.full.is_some_and(|full| !full.label_mass.is_finite())
         })?;
-        Some(EngineError::NonFinite { canvas: first_canvas + canvas, slot })
+        Some(EngineError::NonFinite { canvas, slot })
     })
 }

@@ -15,13 +15,16 @@ pub struct Budget {
     pub pass_rows: usize,
     /// What the oldest job may take before the others are looked at.
     pub chunk_rows: usize,
-    /// Most jobs in progress together: each holds the committed state of a prompt.
+    /// Most jobs in progress together.
     pub active_jobs: usize,
+    /// No job is begun while the prompts of those in progress have this many tokens or more: each token holds keys and
+    /// values.
+    pub active_tokens: usize,
 }
 
 impl Default for Budget {
     fn default() -> Self {
-        Budget { pass_rows: 2048, chunk_rows: 512, active_jobs: 64 }
+        Budget { pass_rows: 2048, chunk_rows: 512, active_jobs: 64, active_tokens: 16_384 }
     }
 }
 
@@ -120,7 +123,8 @@ mod tests {
 
     use super::*;
 
-    const BUDGET: Budget = Budget { pass_rows: 100, chunk_rows: 25, active_jobs: 64 };
+    const BUDGET: Budget =
+        Budget { pass_rows: 100, chunk_rows: 25, active_jobs: 64, active_tokens: usize::MAX };
 
     fn job(prefill_rows: usize, canvas_rows: &[usize]) -> Demand {
         Demand { prefill_rows, canvas_rows: canvas_rows.to_vec(), alone: false }
@@ -233,8 +237,12 @@ mod tests {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(7);
         let mut below = move |limit: usize| (random.next_u64() % limit as u64) as usize;
         for _ in 0..200 {
-            let budget =
-                Budget { pass_rows: 1 + below(200), chunk_rows: 1 + below(60), active_jobs: 1 + below(20) };
+            let budget = Budget {
+                pass_rows: 1 + below(200),
+                chunk_rows: 1 + below(60),
+                active_jobs: 1 + below(20),
+                ..BUDGET
+            };
             let mut arrival = 0;
             let jobs: Vec<(usize, Demand)> = (0..=below(40))
                 .map(|_| {

@@ -116,6 +116,45 @@ fn whole_requests_have_the_probabilities_of_the_reference() {
     println!("max abs difference of a probability over {} requests: {largest:.2e}", cases.len());
 }
 
+/// Sliding layers drop the middle of a long prompt, so its beginning cannot be cut out of it afterwards.
+#[test]
+fn the_beginning_that_long_prompts_share_is_reused_from_the_third_on() {
+    let mut engine = open(64 << 20);
+    let (template, wanted) = (cases().iter().map(case).next().unwrap(), 300);
+    let long = |salt: u32| -> Vec<u32> {
+        let (shared, own) = ((0..wanted).map(|n| 40 + n % 900), (0..900).map(|n| 40 + (n * 7 + salt) % 900));
+        shared.chain(own).collect()
+    };
+    let mut read = |engine: &mut DiffusionEngine, prompt: &[u32], chunk: usize, finish: bool| {
+        let mut sequence = engine.begin(prompt).unwrap();
+        let reused = engine.committed_tokens(&sequence);
+        let mut at = reused;
+        while prompt.len() - at > chunk {
+            let prefill = &prompt[at..at + chunk];
+            engine.pass(&mut [PassItem { sequence: &mut sequence, prefill, canvases: &[] }]).unwrap();
+            at += chunk;
+        }
+        let canvases = std::slice::from_ref(&template.1);
+        let item = PassItem { sequence: &mut sequence, prefill: &prompt[at..], canvases };
+        let slots = engine.pass(&mut [item]).unwrap().remove(0).canvases.remove(0);
+        if finish {
+            engine.finish(sequence);
+        }
+        (reused, slots)
+    };
+    assert_eq!(read(&mut engine, &long(1), 2048, true).0, 0);
+    assert_eq!(read(&mut engine, &long(2), 128, false).0, 0, "the sliding layers have dropped what it needs");
+    assert_eq!(read(&mut engine, &long(2), 128, true).0, 0, "an unfinished request leaves no trace");
+    let (reused, slots) = read(&mut engine, &long(3), 100, true);
+    assert_eq!(reused as u32, wanted);
+    let (reused, fresh) = read(&mut open(0), &long(3), 2048, true);
+    assert_eq!(reused, 0);
+    for (one, two) in slots.iter().zip(&fresh) {
+        let apart = one.label_logits.iter().zip(&two.label_logits).map(|(a, b)| (a - b).abs());
+        assert!(apart.fold(0.0, f32::max) <= 1e-4, "{one:?} {two:?}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_real_decision_over_http() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

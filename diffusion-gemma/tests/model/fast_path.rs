@@ -35,7 +35,7 @@ fn prefix(model: &Model, tokens: &[u32]) -> Prefix {
     }
     let empty = Prefix::new();
     let segment = Segment { prefix: &empty, tokens, canvases: vec![] };
-    model.forward(&[segment]).unwrap().remove(0).prefix
+    model.forward(&[segment]).unwrap().remove(0).prefix.trimmed(model.config()).unwrap()
 }
 
 fn all_rows(canvas: &[u32]) -> Vec<usize> {

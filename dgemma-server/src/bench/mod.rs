@@ -1,7 +1,10 @@
 //! `dgemma-server bench`: how long one decision takes in this process, without HTTP.
 //!
 //! Cold: nothing of the prompt is known. Warm: the schema was asked before, the state is new. Both run over the same states
-//! and must give the same answers: a fast wrong path is no result. Read next: `api::decide`.
+//! and must give the same answers: a fast wrong path is no result. Read next: `api::decide`; for the cost of a form of the
+//! weights in answers `quality`.
+
+pub mod quality;
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,0 +1,75 @@
+//! What a model and a decision hold: counted by the allocator of this test binary, which therefore stands alone.
+
+#![allow(unsafe_code, reason = "an allocator that counts is unsafe by its trait")]
+#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use diffusion_gemma::{CanvasRows, DType, LoadOptions, Model, Prefix, Quant, Segment};
+
+struct Counting;
+
+static LIVE: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: every call goes to the system's allocator as it came.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        PEAK.fetch_max(LIVE.fetch_add(layout.size(), Relaxed) + layout.size(), Relaxed);
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        LIVE.fetch_sub(layout.size(), Relaxed);
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// What `run` gives, the bytes it leaves, and the most it held at a time.
+fn counted<T>(run: impl FnOnce() -> T) -> (T, usize, usize) {
+    let before = LIVE.load(Relaxed);
+    PEAK.store(before, Relaxed);
+    let value = run();
+    (value, LIVE.load(Relaxed).saturating_sub(before), PEAK.load(Relaxed) - before)
+}
+
+/// One test: what another one allocates meanwhile would be counted as well.
+#[test]
+fn weights_are_held_once_and_a_read_makes_no_canvas_by_vocabulary_matrix() {
+    let dir = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../fixtures/demo-model");
+    for quant in [None, Some(Quant::Q8_0)] {
+        let options = LoadOptions { quant, ..LoadOptions::cpu(DType::F32) };
+        let (model, held, _) = counted(|| Model::load(&dir, &options).unwrap());
+        let weights = model.weight_bytes();
+        println!("{quant:?}: {held} bytes held for {weights} bytes of weights");
+        assert!(held as f64 <= 1.15 * weights as f64, "{held} bytes for {weights} of weights, {quant:?}");
+
+        let config = model.config();
+        let (rows, vocab) = (config.canvas_length, config.vocab_size as u32);
+        let tokens: Vec<u32> = (0..64).map(|i| i * 37 % vocab).collect();
+        let canvas: Vec<u32> = (0..rows as u32).map(|i| i * 53 % vocab).collect();
+        let prefix = Prefix::new();
+        let read = |slots: &[usize]| {
+            let rows = CanvasRows { suffix: &[], ids: &canvas, read: slots, previous: None };
+            let output =
+                model.forward(&[Segment { prefix: &prefix, tokens: &tokens, canvases: vec![rows] }]).unwrap();
+            let labels: Vec<&[u32]> = slots.iter().map(|_| &[10, 11][..]).collect();
+            model.read_slots(&output[0].hidden[0], &labels).unwrap()
+        };
+        read(&[0, 9, 20]);
+        let whole = rows * config.vocab_size * size_of::<f32>();
+        let (_, _, few) = counted(|| read(&[0, 9, 20]));
+        let every: Vec<usize> = (0..rows).collect();
+        let (_, _, all) = counted(|| read(&every));
+        println!(
+            "{quant:?}: peak {few} bytes for 3 slots, {all} for {rows}; [canvas, vocabulary] is {whole}"
+        );
+        // The two differ by what the head makes of the further rows, a tile at a time.
+        assert!(few < whole && all < few + whole, "{few} and {all} bytes, {whole} for the whole matrix");
+    }
+}
