@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use candle_core::quantized::{GgmlDType, QMatMul, QTensor};
 use candle_core::{DType, Device, Module, Tensor};
+use rayon::prelude::*;
 
 use crate::cpu::{self, Activations, PackedBf16, Precision};
 use crate::error::Result;
@@ -112,9 +113,8 @@ impl Linear {
             let piece = weight.transposed(from, len);
             columns.clear();
             columns.resize(rows * piece.inputs, 0f32);
-            for (to, row) in columns.chunks_exact_mut(piece.inputs).zip(p.chunks_exact(weight.outputs)) {
-                to[..len].copy_from_slice(&row[from..from + len]);
-            }
+            let lines = columns.par_chunks_exact_mut(piece.inputs).zip(p.par_chunks_exact(weight.outputs));
+            lines.for_each(|(to, row)| to[..len].copy_from_slice(&row[from..from + len]));
             piece.matmul(&Activations::new(&columns, rows, piece.inputs, *precision), &mut part);
             sums.iter_mut().zip(&part).for_each(|(sum, part)| *sum += part);
         }
