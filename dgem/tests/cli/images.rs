@@ -1,0 +1,136 @@
+//! Images: looked at by content, sent in front of the text in the order given, SVG drawn on this machine.
+
+use std::path::{Path, PathBuf};
+
+use crate::support::{Server, dgem, shipped, stderr, stdout, support_reply};
+use serde_json::Value;
+
+/// A PNG of one pixel.
+const PNG: &[u8] = &[
+    0x89, b'P', b'N', b'G', 13, 10, 26, 10, 0, 0, 0, 13, b'I', b'H', b'D', b'R', 0, 0, 0, 1, 0, 0, 0, 1, 8,
+    0, 0, 0, 0,
+];
+const JPEG: &[u8] = &[0xff, 0xd8, 0xff, 0xc0, 0, 11, 8, 0, 2, 0, 3, 1, 1, 0x11, 0];
+const SVG: &str = r##"<?xml version="1.0"?><svg xmlns="http://www.w3.org/2000/svg" width="40" height="30"><rect width="40" height="30" fill="#f00"/></svg>"##;
+
+fn write(folder: &Path, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
+    let path = folder.join(name);
+    std::fs::write(&path, bytes).unwrap();
+    path
+}
+
+fn decide(url: &str, images: &[&str]) -> std::process::Output {
+    let mut command = dgem();
+    command.args(["decide", "-v", "ticket=x", "-u", url, "-t"]).arg(shipped("support_triage.json.tmpl"));
+    for image in images {
+        command.args(["-I", image]);
+    }
+    command.output().unwrap()
+}
+
+/// The parts of the user message.
+fn parts(images: &[&str]) -> Vec<Value> {
+    let server = Server::deciding(&support_reply());
+    let output = decide(&server.url, images);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    server.request().json()["messages"][1]["content"].as_array().unwrap().clone()
+}
+
+fn url(part: &Value) -> String {
+    assert_eq!(part["type"], "image_url");
+    part["image_url"]["url"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn case_41_images_come_in_their_order_before_the_text() {
+    let folder = tempfile::tempdir().unwrap();
+    let png = write(folder.path(), "a.png", PNG);
+    // The name lies, the content does not.
+    let jpeg = write(folder.path(), "b.png", JPEG);
+    let parts = parts(&[png.to_str().unwrap(), jpeg.to_str().unwrap()]);
+    assert!(url(&parts[0]).starts_with("data:image/png;base64,iVBORw0KGgo"), "{}", parts[0]);
+    assert!(url(&parts[1]).starts_with("data:image/jpeg;base64,/9j/"), "{}", parts[1]);
+    assert_eq!(
+        (parts.len(), &parts[2]["type"], &parts[2]["text"]),
+        (3, &"text".into(), &"{\"ticket\": \"x\"}".into())
+    );
+}
+
+#[test]
+fn case_42_svg_is_drawn_whatever_its_name_and_form() {
+    let folder = tempfile::tempdir().unwrap();
+    let svg = write(folder.path(), "a.svg", SVG);
+    let hidden = write(folder.path(), "b.png", SVG);
+    let encoded = "data:image/svg+xml;utf8,<svg xmlns='http://www.w3.org/2000/svg' width='9' height='9'><rect width='9' height='9' fill='%23f00'/></svg>";
+    for image in [svg.to_str().unwrap(), hidden.to_str().unwrap(), encoded] {
+        assert!(url(&parts(&[image])[0]).starts_with("data:image/png;base64,iVBORw0KGgo"), "{image}");
+    }
+    let remote = "https://example.org/picture.svg";
+    assert_eq!(url(&parts(&[remote])[0]), remote);
+    let fixture = concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/ui_component.svg");
+    assert!(url(&parts(&[fixture])[0]).len() > 2_000);
+}
+
+#[test]
+fn an_svg_cannot_send_other_files_of_this_machine() {
+    let folder = tempfile::tempdir().unwrap();
+    let png = url(&parts(&[write(folder.path(), "a.svg", SVG).to_str().unwrap()])[0]);
+    let secret = write(folder.path(), "secret.svg", SVG.replace("#f00", "#00f"));
+    let link = format!("<image href=\"{}\" width=\"40\" height=\"30\"/></svg>", secret.display());
+    let linking = write(folder.path(), "b.svg", SVG.replace("</svg>", &link));
+    assert_eq!(url(&parts(&[linking.to_str().unwrap()])[0]), png);
+}
+
+#[test]
+fn a_data_uri_is_checked_and_passed_on() {
+    assert!(
+        url(&parts(&["data:image/gif;base64,R0lGODlhAQABAAAAACw="])[0])
+            .starts_with("data:image/gif;base64,R0lGOD")
+    );
+}
+
+#[test]
+fn what_is_no_picture_is_refused_before_any_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut huge = PNG.to_vec();
+    huge[16..24].copy_from_slice(&[0, 1, 0, 0, 0, 1, 0, 0]);
+    let file = |name: &str, bytes: &[u8]| write(folder.path(), name, bytes).to_str().unwrap().to_owned();
+    for (image, parts) in [
+        ("/no/such/picture.png".to_owned(), vec!["/no/such/picture.png"]),
+        (file("e.png", b""), vec!["e.png", "empty"]),
+        (file("t.png", b"hello"), vec!["t.png", "no image of a known kind"]),
+        (file("p.png", b"%PDF-1.4"), vec!["a PDF file"]),
+        (file("z.svgz", &[0x1f, 0x8b, 8]), vec!["z.svgz", "gunzip"]),
+        (file("d.png", &PNG[..20]), vec!["damaged PNG"]),
+        (file("h.png", &huge), vec!["65536 x 65536 pixels"]),
+        (file("s.svg", b"<svg xmlns='x'"), vec!["s.svg", "SVG"]),
+        ("http://example.org/a.png".to_owned(), vec!["https"]),
+        ("data:image/png;base64,***".to_owned(), vec!["base64"]),
+        ("data:image/png".to_owned(), vec!["comma"]),
+    ] {
+        let server = Server::deciding(&support_reply());
+        let output = decide(&server.url, &[&image]);
+        let message = stderr(&output);
+        assert_eq!((output.status.code(), server.got_nothing()), (Some(2), true), "{image}");
+        assert!(message.starts_with("error: ") && message.contains("\nhint: -I takes a PNG"), "{message}");
+        for part in parts {
+            assert!(message.contains(part), "{part} not in {message}");
+        }
+    }
+}
+
+#[test]
+fn an_image_alone_is_something_to_decide_about() {
+    let folder = tempfile::tempdir().unwrap();
+    let png = write(folder.path(), "a.png", PNG);
+    let schema = write(folder.path(), "s.json", r#"{"questions": [{"id": "q", "type": "boolean"}]}"#);
+    let mut command = dgem();
+    command.args(["decide", "--dry-run", "--schema"]).arg(schema).arg("-I").arg(png).args(["--state", "-"]);
+    let output = command.write_stdin("").output().unwrap();
+    let request: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    let content = request["body"]["messages"][1]["content"].as_array().unwrap();
+    assert_eq!(
+        (content.len(), content[0]["image_url"]["url"].as_str().unwrap()),
+        (1, "data:image/png;base64,… (0 KiB)")
+    );
+}
