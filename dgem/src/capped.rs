@@ -7,7 +7,9 @@ use std::path::Path;
 
 /// A template.
 pub(crate) const TEMPLATE_BYTES: u64 = 1 << 20;
-/// A token file.
+/// A settings file.
+pub(crate) const SETTINGS_BYTES: u64 = 256 << 10;
+/// A token file, a file of credentials or certificates.
 pub(crate) const TOKEN_BYTES: u64 = 64 << 10;
 /// The value of one variable, or all of them in a data file. No server takes a state of this size.
 pub(crate) const VARIABLES_BYTES: u64 = 64 << 20;

@@ -4,20 +4,33 @@
 
 #![allow(clippy::doc_markdown, reason = "the doc comments are the help text, which is no markdown")]
 
+mod connection;
+mod decide;
+mod setup;
 mod template;
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
 
 use crate::exit;
 
+pub use connection::{AuthFlags, Color, ConnectionFlags};
+pub use decide::{
+    Api, CascadeFlags, CascadeMode, CascadePrior, CascadeVia, DecideArgs, Format, GateFlags, OutputFlags,
+    ReadFlags,
+};
+pub use setup::{
+    AuthCheckArgs, AuthCommand, CompletionsArgs, ConfigCommand, ConfigShowArgs, DoctorArgs, ManArgs,
+    ModelsArgs,
+};
 pub use template::{CheckArgs, ListArgs, NewArgs, RenderArgs, ShowArgs, TemplateArg, TemplateCommand};
 
 #[derive(Debug, Parser)]
 #[command(
     name = "dgem",
     version,
+    long_version = setup::LONG_VERSION,
     about,
     disable_help_subcommand = true,
     arg_required_else_help = true,
@@ -26,26 +39,11 @@ pub use template::{CheckArgs, ListArgs, NewArgs, RenderArgs, ShowArgs, TemplateA
 pub struct Cli {
     #[command(flatten)]
     pub connection: ConnectionFlags,
+    /// When to colour the output [env: DGEM_COLOR] [default: auto]
+    #[arg(long, global = true, value_name = "WHEN", value_enum, hide_short_help = true)]
+    pub color: Option<Color>,
     #[command(subcommand)]
     pub command: Command,
-}
-
-/// Where the server is and how to talk to it.
-#[derive(Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Connection")]
-pub struct ConnectionFlags {
-    /// Base URL of the server, ending in /v1 [env: DGEM_URL] [default: http://127.0.0.1:8080/v1]
-    #[arg(short, long, global = true, value_name = "URL")]
-    pub url: Option<String>,
-    /// Model to ask for; without it the server answers with its own [env: DGEM_MODEL]
-    #[arg(short, long, global = true, value_name = "MODEL")]
-    pub model: Option<String>,
-    /// Total deadline of a request, in seconds (or 500ms, 30s, 2m) [env: DGEM_TIMEOUT] [default: 120]
-    #[arg(long, global = true, value_name = "SECONDS")]
-    pub timeout: Option<String>,
-    /// File with the bearer token; the token itself may be in DGEM_TOKEN [env: DGEM_TOKEN_FILE]
-    #[arg(long, global = true, value_name = "FILE")]
-    pub token_file: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -57,32 +55,28 @@ pub enum Command {
     /// Look at templates; no server needed
     #[command(subcommand)]
     Template(TemplateCommand),
-}
-
-#[derive(Args, Debug)]
-pub struct DecideArgs {
-    /// Template: a file, or a name that `dgem template list` shows
-    #[arg(short, long, value_name = "TEMPLATE")]
-    pub template: PathBuf,
-    #[command(flatten)]
-    pub catalogue: CatalogueFlags,
-    #[command(flatten)]
-    pub variables: VariableFlags,
-    /// Form of the output on stdout
-    #[arg(short, long, value_enum, default_value_t = Format::Table)]
-    pub format: Format,
-    /// Also show time, cache reuse and steps
-    #[arg(short, long)]
-    pub stats: bool,
-    /// Number of noise draws, or auto; wins over the template
-    #[arg(long, value_name = "N|auto")]
-    pub samples: Option<String>,
-    /// Seed of the noise; wins over the template
-    #[arg(long, value_name = "N")]
-    pub seed: Option<u64>,
-    /// Exit 1 when an answer is missing from the reply, 4 when one is invalid
-    #[arg(long)]
-    pub strict: bool,
+    /// List the models of the server and what it decides at most
+    ///
+    /// Example: dgem models -u http://127.0.0.1:8080/v1
+    Models(ModelsArgs),
+    /// Go the way of a request step by step and say where it ends
+    ///
+    /// Example: dgem doctor -u https://SERVICE.run.app/v1
+    Doctor(DoctorArgs),
+    /// Look at the settings
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Look at the token that a server would get
+    #[command(subcommand)]
+    Auth(AuthCommand),
+    /// Print a completion script for a shell
+    ///
+    /// Example: dgem completions bash > ~/.local/share/bash-completion/completions/dgem
+    Completions(CompletionsArgs),
+    /// Print the manual page, or write the page of every command
+    ///
+    /// Example: dgem man --dir ~/.local/share/man/man1
+    Man(ManArgs),
 }
 
 /// Where templates are looked for by name.
@@ -102,12 +96,4 @@ pub struct VariableFlags {
     /// A JSON file with variables, the JSON object itself, or - for stdin; --var wins over it
     #[arg(short, long, value_name = "FILE")]
     pub data: Option<String>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// One row a question
-    Table,
-    /// One JSON document
-    Json,
 }

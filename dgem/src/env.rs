@@ -11,16 +11,99 @@ pub const URL: &str = "DGEM_URL";
 pub const MODEL: &str = "DGEM_MODEL";
 /// Total deadline of one request: seconds, or a number with `ms`, `s` or `m`.
 pub const TIMEOUT: &str = "DGEM_TIMEOUT";
+/// Longest wait for a connection, written like the deadline.
+pub const CONNECT_TIMEOUT: &str = "DGEM_CONNECT_TIMEOUT";
+/// Further tries after the first.
+pub const RETRIES: &str = "DGEM_RETRIES";
+/// How long to wait for a server that is starting.
+pub const WAIT_READY: &str = "DGEM_WAIT_READY";
+/// PEM file with certificates to trust beside those of the system.
+pub const CACERT: &str = "DGEM_CACERT";
+/// Settings file in place of the project's and the user's.
+pub const CONFIG: &str = "DGEM_CONFIG";
+/// URL of a Vertex endpoint, as the public tool calls it; `DGEM_URL` wins.
+pub const VERTEX_URL: &str = "DGEM_VERTEX_URL";
 /// Bearer token.
 pub const TOKEN: &str = "DGEM_TOKEN";
 /// File that holds the bearer token.
 pub const TOKEN_FILE: &str = "DGEM_TOKEN_FILE";
+/// Command that prints the bearer token.
+pub const TOKEN_COMMAND: &str = "DGEM_TOKEN_COMMAND";
+/// Which Google token to send: `host`, `id`, `access` or `off`.
+pub const GCP_AUTH: &str = "DGEM_GCP_AUTH";
+/// Audience of an ID token.
+pub const AUDIENCE: &str = "DGEM_AUDIENCE";
+/// Service account to act as.
+pub const IMPERSONATE_SERVICE_ACCOUNT: &str = "DGEM_IMPERSONATE_SERVICE_ACCOUNT";
+/// When to colour: `auto`, `always` or `never`.
+pub const COLOR: &str = "DGEM_COLOR";
 /// Folder with templates.
 pub const TEMPLATES: &str = "DGEM_TEMPLATES";
+/// Base URL, model and token of the second model of a cascade.
+pub const CASCADE_URL: &str = "DGEM_CASCADE_URL";
+pub const CASCADE_MODEL: &str = "DGEM_CASCADE_MODEL";
+pub const CASCADE_TOKEN: &str = "DGEM_CASCADE_TOKEN";
+/// Key of the Gemini API.
+pub const GEMINI_API_KEY: &str = "GEMINI_API_KEY";
+/// Google Cloud project that pays for Vertex AI.
+pub const GOOGLE_CLOUD_PROJECT: &str = "GOOGLE_CLOUD_PROJECT";
 /// Any value switches colour off (<https://no-color.org>).
 pub const NO_COLOR: &str = "NO_COLOR";
+/// Any value but 0 switches colour on, also without a terminal (<https://bixense.com/clicolors/>).
+pub const CLICOLOR_FORCE: &str = "CLICOLOR_FORCE";
+/// The user's folder.
+pub const HOME: &str = "HOME";
+/// The user's folder for settings.
+pub const XDG_CONFIG_HOME: &str = "XDG_CONFIG_HOME";
+/// Where programs are.
+pub const PATH: &str = "PATH";
 
-const ALL: [&str; 7] = [URL, MODEL, TIMEOUT, TOKEN, TOKEN_FILE, TEMPLATES, NO_COLOR];
+// Google's own names.
+/// File with credentials of a program.
+pub const GOOGLE_APPLICATION_CREDENTIALS: &str = "GOOGLE_APPLICATION_CREDENTIALS";
+/// Folder of the settings of `gcloud`.
+pub const CLOUDSDK_CONFIG: &str = "CLOUDSDK_CONFIG";
+/// Host, or host and port, of the metadata server.
+pub const GCE_METADATA_HOST: &str = "GCE_METADATA_HOST";
+/// Where user credentials are exchanged, in place of Google's public address.
+pub const CLOUDSDK_AUTH_TOKEN_HOST: &str = "CLOUDSDK_AUTH_TOKEN_HOST";
+/// Where IAM credentials are made, in place of Google's public address.
+pub const IAM_ENDPOINT: &str = "CLOUDSDK_API_ENDPOINT_OVERRIDES_IAMCREDENTIALS";
+
+const ALL: &[&str] = &[
+    URL,
+    MODEL,
+    TIMEOUT,
+    TOKEN,
+    TOKEN_FILE,
+    TEMPLATES,
+    CASCADE_URL,
+    CASCADE_MODEL,
+    CASCADE_TOKEN,
+    GEMINI_API_KEY,
+    GOOGLE_CLOUD_PROJECT,
+    NO_COLOR,
+    CONNECT_TIMEOUT,
+    RETRIES,
+    WAIT_READY,
+    CACERT,
+    CONFIG,
+    VERTEX_URL,
+    TOKEN_COMMAND,
+    GCP_AUTH,
+    AUDIENCE,
+    IMPERSONATE_SERVICE_ACCOUNT,
+    COLOR,
+    CLICOLOR_FORCE,
+    HOME,
+    XDG_CONFIG_HOME,
+    PATH,
+    GOOGLE_APPLICATION_CREDENTIALS,
+    CLOUDSDK_CONFIG,
+    GCE_METADATA_HOST,
+    CLOUDSDK_AUTH_TOKEN_HOST,
+    IAM_ENDPOINT,
+];
 
 /// A snapshot of the variables above.
 #[derive(Clone, Default)]
@@ -41,6 +124,13 @@ impl Environment {
             .filter_map(|&name| lookup(name).filter(|value| !value.is_empty()).map(|value| (name, value)))
             .collect();
         Self { values }
+    }
+
+    /// The same with one variable set.
+    #[must_use]
+    pub fn with(mut self, name: &'static str, value: &str) -> Self {
+        self.values.insert(name, value.to_owned());
+        self
     }
 
     pub fn get(&self, name: &str) -> Option<&str> {

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use thiserror::Error as ThisError;
 
 use crate::exit::Exit;
+use crate::settings::Origin;
 
 #[derive(Debug, ThisError)]
 pub enum Error {
@@ -30,16 +31,54 @@ pub enum Error {
     BadData { origin: String, reason: String },
     #[error("invalid --samples `{value}`\nhint: use a whole number of at least 1, or auto")]
     BadSamples { value: String },
+    #[error("invalid --layout `{value}`\nhint: use schema_first or document_first")]
+    BadLayout { value: String },
+    #[error("invalid --permute 0\nhint: use a number of orders from 2 on, such as 4")]
+    BadPermute,
+    #[error(
+        "{flag} `{value}` is no share\nhint: write a percentage such as 16%, or a number from 0 to 1 such as 0.16"
+    )]
+    BadShare { flag: &'static str, value: String },
+    #[error(
+        "invalid --cascade-threshold `{value}`\nhint: say the unit: 16% of the most possible entropy, or 0.35nats"
+    )]
+    BadThreshold { value: String },
+    #[error(
+        "invalid --fail-if `{condition}`: {reason}\nhint: the form is ID=ANSWER, such as injection=yes or team=billing|support"
+    )]
+    BadCondition { condition: String, reason: String },
+    #[error("there is no question `{field}` to show with --fields\nhint: {hint}")]
+    UnknownField { field: String, hint: String },
+    #[error(
+        "the cascade cannot work: {reason}\nhint: name the second model with --cascade-url URL and --cascade-model MODEL, or set GEMINI_API_KEY, or --cascade-project for Vertex"
+    )]
+    BadCascade { reason: String },
+    #[error(
+        "cannot use the image {name}: {reason}\nhint: -I takes a PNG, JPEG, WebP, GIF or SVG file, a data URI with one, or an https URL"
+    )]
+    BadImage { name: String, reason: String },
+    #[error("cannot read the schema {}: {cause}\nhint: --schema takes a JSON file with `questions`", path.display())]
+    SchemaFile { path: PathBuf, cause: io::Error },
+    #[error(
+        "cannot use {name} as the state: {reason}\nhint: --state takes a file, JSON that begins with {{ or [, or - for stdin (echo 'some text' | dgem decide --state - …)"
+    )]
+    BadState { name: String, reason: String },
 
     // Settings
     #[error(
         "invalid server URL `{url}`: {reason}\nhint: a base URL looks like http://127.0.0.1:8080/v1 (-u or DGEM_URL)"
     )]
     BadUrl { url: String, reason: String },
-    #[error(
-        "invalid timeout `{value}`\nhint: use seconds above 0, such as 30 or 2.5, or a number with a unit: 500ms, 30s, 2m (--timeout or DGEM_TIMEOUT)"
-    )]
-    BadTimeout { value: String },
+    #[error("invalid {name} `{value}`, set by {origin}\nhint: {form}")]
+    BadSetting { name: &'static str, value: String, origin: String, form: &'static str },
+    #[error("{}", with_note(cause, &format!("set by {origin}")))]
+    SetBy { origin: String, cause: Box<Error> },
+    #[error("cannot read the settings in {}: {cause}\nhint: check --config or DGEM_CONFIG, or the permissions of the file", path.display())]
+    SettingsFile { path: PathBuf, cause: io::Error },
+    #[error("{}, line {line}: {reason}\nhint: a settings file is TOML with one `key = value` a line; `dgem config show` prints one", path.display())]
+    SettingsSyntax { path: PathBuf, line: usize, reason: String },
+    #[error("cannot use the certificates in {}: {reason}\nhint: --cacert takes a PEM file with at least one certificate", path.display())]
+    BadCertificates { path: PathBuf, reason: String },
     #[error("cannot read the token file {}: {cause}\nhint: check --token-file or DGEM_TOKEN_FILE", path.display())]
     TokenFile { path: PathBuf, cause: io::Error },
     #[error(
@@ -50,6 +89,19 @@ pub enum Error {
         "refusing to send a token over plain http to {url}\nhint: use an https URL, or unset the token if this server needs none"
     )]
     TokenInTheClear { url: String },
+
+    #[error(
+        "refusing to send the token of {token_origin} to {url}, which a file of the project names ({url_origin})\nhint: if that server is the right one, say so with -u {url} or DGEM_URL"
+    )]
+    TokenForProjectUrl { url: String, url_origin: String, token_origin: String },
+    #[error(
+        "{url} is no host of Google's, so that no Google token is sent there by itself\nhint: for a domain of your own in front of Cloud Run add --audience https://SERVICE.run.app; --gcp-auth=id or =access names the kind of token"
+    )]
+    UnknownHost { url: String },
+    #[error("no Google credentials for {url}; tried:\n{}\nhint: log in with `gcloud auth login`, name a key file in GOOGLE_APPLICATION_CREDENTIALS, or bring a token (--token-file, --token-command)", tried.iter().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n"))]
+    NoCredentials { url: String, tried: Vec<String> },
+    #[error("{provider} gave no token: {reason}\nhint: {hint}")]
+    NoToken { provider: String, reason: String, hint: String, transient: bool },
 
     // Templates
     #[error("cannot read the template {}: {cause}\nhint: -t takes a path; `dgem template list` shows the templates below ./templates", path.display())]
@@ -102,6 +154,19 @@ pub enum Error {
         "cannot reach {origin}: {cause}\nhint: start the server (dgemma-server --model DIR), or name another with -u URL or DGEM_URL"
     )]
     Unreachable { origin: String, cause: String },
+    #[error("{origin} does not speak TLS\nhint: the server is probably plain http: -u {plain}/v1")]
+    NoTls { origin: String, plain: String },
+    #[error(
+        "the certificate of {origin} is not trusted: {cause}\nhint: name the issuer's certificate with --cacert FILE, or check the host name in the URL"
+    )]
+    Untrusted { origin: String, cause: String },
+    /// Only seen by those who wait for the server.
+    #[error("{url} answered HTTP 503: not ready yet\nhint: wait for it with --wait-ready 10m")]
+    NotReady { url: String, body: Vec<u8> },
+    #[error(
+        "the server was not ready within {seconds} s: {state} ({url})\nhint: allow more with --wait-ready; the server's log tells what it is doing"
+    )]
+    NeverReady { url: String, seconds: f64, state: String },
     #[error(
         "no reply from {url} within {seconds} s\nhint: allow more with --timeout SECONDS; a server that starts may need minutes"
     )]
@@ -115,9 +180,25 @@ pub enum Error {
     )]
     NoDecision { url: String, reason: String, excerpt: String },
     #[error(
+        "the reply of {url} is no list of models: {reason}\n  reply: {excerpt}\nhint: the URL usually ends in /v1"
+    )]
+    NoModels { url: String, reason: String, excerpt: String },
+    #[error(
         "the reply of {url} is larger than {limit_mib} MiB\nhint: this is no decision server, or it is broken"
     )]
     ReplyTooLarge { url: String, limit_mib: usize },
+    #[error(
+        "the score `{id}` has {count} levels, and the server reads at most {limit}\nhint: merge levels: a scale cannot be asked in parts"
+    )]
+    TooManyLevels { id: String, count: usize, limit: usize },
+    #[error(
+        "{count} options of `{id}` must be in the final, and the server reads at most {limit}\nhint: conditions (ask_if) name too many of its options; merge some"
+    )]
+    TooManySeeded { id: String, count: usize, limit: usize },
+    #[error(
+        "a group of options of `{id}` has no usable answer: {reason}\nhint: try again; if it stays, the server does not answer within the options"
+    )]
+    BracketLost { id: String, reason: String },
 
     #[error("{}", with_note(cause, &gave_up(*attempts, *waited_seconds, before.as_deref())))]
     GaveUp {
@@ -131,6 +212,8 @@ pub enum Error {
     },
 
     // This machine
+    #[error("cannot write the manual to {}: {cause}\nhint: name a folder that can be written to", folder.display())]
+    Manual { folder: PathBuf, cause: io::Error },
     #[error("cannot write the output: {0}\nhint: check the disk, or what the output is piped into")]
     Output(#[from] io::Error),
 }
@@ -139,6 +222,14 @@ impl Error {
     /// A mistake in the questions of a template.
     pub fn schema(path: &Path, cause: decision::SchemaError) -> Self {
         Self::Schema { path: path.to_owned(), cause: Box::new(cause) }
+    }
+
+    /// The same, with where the wrong value stands. Of a flag that is plain.
+    pub(crate) fn set_by(self, origin: &Origin) -> Self {
+        match origin {
+            Origin::Flag(_) => self,
+            origin => Self::SetBy { origin: origin.to_string(), cause: Box::new(self) },
+        }
     }
 
     /// The HTTP status of the server's answer, if it was one that ended the run.
@@ -158,17 +249,30 @@ impl Error {
     /// The exit code of each kind.
     pub fn exit(&self) -> Exit {
         match self {
-            Self::GaveUp { cause, .. } => cause.exit(),
+            Self::GaveUp { cause, .. } | Self::SetBy { cause, .. } => cause.exit(),
+            Self::NoToken { transient: true, .. } => Exit::Unavailable,
             Self::TokenFile { .. }
             | Self::BadToken { .. }
             | Self::TokenInTheClear { .. }
+            | Self::TokenForProjectUrl { .. }
+            | Self::UnknownHost { .. }
+            | Self::NoCredentials { .. }
+            | Self::NoToken { .. }
             | Self::Status { status: 401 | 403 | 407, .. } => Exit::Auth,
             Self::HttpSetup { .. }
+            | Self::NoTls { .. }
+            | Self::NotReady { .. }
+            | Self::NeverReady { .. }
             | Self::Unreachable { .. }
             | Self::DeadlinePassed { .. }
             | Self::Transport { .. }
             | Self::Status { status: 408 | 425 | 429 | 500.., .. } => Exit::Unavailable,
-            Self::Status { .. } | Self::NoDecision { .. } | Self::ReplyTooLarge { .. } => Exit::Rejected,
+            Self::Status { .. }
+            | Self::NoDecision { .. }
+            | Self::ReplyTooLarge { .. }
+            | Self::TooManyLevels { .. }
+            | Self::TooManySeeded { .. }
+            | Self::BracketLost { .. } => Exit::Rejected,
             _ => Exit::Usage,
         }
     }

@@ -5,7 +5,8 @@ use std::process::ExitCode;
 /// The table as the long help prints it.
 pub const HELP: &str = "Exit codes:
   0  done
-  1  some answers cannot be used: one is not among the allowed, or one is missing (--strict)
+  1  an answer is not to be acted on: a gate failed (--fail-if, --max-hesitation, …), one is not among the allowed, or one is
+     missing (--strict)
   2  a mistake in the command line, the settings or a template
   3  a token is missing, unreadable or not accepted
   4  the server refused the request, or its reply is no decision: no answer can be used, or one is invalid (--strict)
@@ -17,7 +18,7 @@ pub const HELP: &str = "Exit codes:
 pub enum Exit {
     /// Everything asked for was done.
     Done = 0,
-    /// The run worked, but not every answer can be used: one is invalid, or one is missing and `--strict` is set.
+    /// The run worked, but not every answer can be used: a gate failed, one is invalid, or one is missing and `--strict` is set.
     ConditionNotMet = 1,
     /// A mistake in the command line, the settings or a template. Trying again changes nothing.
     Usage = 2,

@@ -5,17 +5,28 @@
 //! `commands` strings them together; [`error`] and [`exit`] say how a run can end. The contract with the server is the
 //! crate `decision`.
 
+pub mod asking;
+pub mod auth;
+pub mod brackets;
 mod capped;
+pub mod cascade;
 pub mod cli;
 pub mod client;
 mod commands;
 pub mod env;
 pub mod error;
 pub mod exit;
+mod fallback;
 mod foreign;
+pub mod gates;
+pub mod image;
 mod metered;
 pub mod output;
+pub mod permute;
 pub mod settings;
+mod share;
+pub mod state;
+mod systemone;
 pub mod template;
 pub mod variables;
 pub mod verdict;

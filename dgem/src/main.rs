@@ -9,6 +9,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
+use clap::error::{ContextKind, ContextValue};
 use dgem::cli::Cli;
 use dgem::env::Environment;
 use dgem::error::Error;
@@ -35,9 +36,18 @@ fn main() -> ExitCode {
     }
 }
 
+/// Flags of the server that are typed at the client by mistake.
+const SERVER_FLAGS: [&str; 7] =
+    ["--ctx", "--addr", "--threads", "--quant", "--device", "--api-key-file", "--queue"];
+
 /// The help, the version, or what is wrong with the command line.
 fn show(message: &clap::Error) -> Result<ExitCode, Error> {
     let printed = message.print();
+    if let Some(ContextValue::String(flag)) = message.get(ContextKind::InvalidArg)
+        && SERVER_FLAGS.contains(&flag.as_str())
+    {
+        let _ = writeln!(io::stderr(), "hint: {flag} is a flag of dgemma-server, not of its client");
+    }
     if !message.use_stderr() {
         printed?;
     }
@@ -52,5 +62,8 @@ fn run(cli: Cli) -> Result<Exit, Error> {
         .enable_all()
         .build()
         .map_err(|cause| Error::HttpSetup { cause: cause.to_string() })?;
-    runtime.block_on(dgem::run(cli, &Environment::from_process()))
+    let ended = runtime.block_on(dgem::run(cli, &Environment::from_process()));
+    // A look-up of a name that nobody knows may still run; nobody waits for it.
+    runtime.shutdown_background();
+    ended
 }

@@ -6,32 +6,53 @@ use reqwest::Response;
 use reqwest::header::LOCATION;
 use serde_json::Value;
 
+use crate::auth::{Minted, Pass};
 use crate::error::Error;
 use crate::foreign::clipped;
-use crate::settings::Settings;
+use crate::settings::{Kind, Settings};
 
 /// Characters of a foreign text that a message repeats.
 const EXCERPT_CHARS: usize = 400;
 
 /// What `reqwest` reports while sending or reading.
 pub(super) fn transport(settings: &Settings, url: &str, cause: &reqwest::Error) -> Error {
-    let url = url.to_owned();
-    if cause.is_timeout() {
-        Error::DeadlinePassed { url, seconds: settings.timeout.as_secs_f64() }
-    } else if cause.is_connect() {
-        Error::Unreachable { origin: settings.endpoint.origin(), cause: root(cause) }
-    } else {
-        Error::Transport { url, cause: root(cause) }
+    let origin = settings.endpoint.origin();
+    let cause_text = root(cause);
+    if !cause.is_connect() {
+        return Error::Transport { url: url.to_owned(), cause: cause_text };
     }
+    if cause.is_timeout() {
+        let seconds = settings.connect_timeout.as_secs_f64();
+        return Error::Unreachable {
+            origin,
+            cause: format!("no connection within {seconds} s (--connect-timeout)"),
+        };
+    }
+    if settings.endpoint.is_https() && cause_text.contains("InvalidContentType") {
+        // What a TLS client makes of a reply in plain text.
+        return Error::NoTls { plain: origin.replacen("https", "http", 1), origin };
+    }
+    if cause_text.contains("certificate") {
+        return Error::Untrusted { origin, cause: cause_text };
+    }
+    Error::Unreachable { origin, cause: cause_text }
 }
 
-/// A reply with a status other than 2xx.
-pub(super) fn status(url: String, status: u16, body: &[u8], location: Option<String>) -> Error {
-    let message = match location {
-        Some(target) => format!("redirected to {target}"),
-        None => message_of(body),
+/// A reply with a status other than 2xx. What it says is repeated, but never the token.
+pub(super) fn status(url: String, status: u16, body: &[u8], location: Option<String>, pass: &Pass) -> Error {
+    let hidden = |text: String| match pass {
+        Pass::Token(minted) => text.replace(minted.token.reveal(), "(hidden)"),
+        Pass::None | Pass::Refused(_) => text,
     };
-    Error::Status { url, status, message, hint: hint(status).to_owned() }
+    let message = match location {
+        Some(target) => format!("redirected to {}", hidden(target)),
+        // Before it is cut, lest a part of the token stays.
+        None => message_of(hidden(String::from_utf8_lossy(body).into_owned()).as_bytes()),
+    };
+    if status == 503 && url.ends_with("/readyz") {
+        return Error::NotReady { url, body: body.to_vec() };
+    }
+    Error::Status { hint: hint(status, &url, pass), url, status, message }
 }
 
 /// Where a redirect points; redirects are not followed.
@@ -40,17 +61,71 @@ pub(super) fn redirect_target(response: &Response) -> Option<String> {
     Some(excerpt(&String::from_utf8_lossy(target.as_bytes())))
 }
 
-fn hint(status: u16) -> &'static str {
-    match status {
+fn hint(status: u16, url: &str, pass: &Pass) -> String {
+    match (status, pass) {
+        (401 | 403, Pass::Refused(reasons)) => {
+            return format!(
+                "the server wants a token, and there are no Google credentials:\n{}",
+                tried(reasons)
+            );
+        }
+        (401, Pass::Token(minted)) => return not_accepted(minted),
+        (403, Pass::Token(minted)) if minted.kind.is_some() => return not_allowed(minted, url),
+        _ => {}
+    }
+    let text = match status {
         300..=399 => "redirects are not followed; name that address with -u",
         400 | 422 => "the server refused the request; its message above says why",
         401 | 403 => "the server wants a valid token: set DGEM_TOKEN or --token-file",
         404 | 405 => "the URL is probably incomplete: it usually ends in /v1",
         413 => "the request is larger than the server allows; shorten the state",
-        429 => "the server is busy; try again in a moment",
-        503 => "the server is starting or stopping; try again in a moment",
+        429 => "the server is busy; try again in a moment, or let --retries 3 do it",
+        503 => "the server is starting or stopping; --wait-ready 10m waits for it, --retries 3 tries again",
         500.. => "the fault is on the server's side; look at its log",
         _ => "the server refused the request",
+    };
+    text.to_owned()
+}
+
+fn not_accepted(minted: &Minted) -> String {
+    let from = &minted.provider;
+    match (&minted.kind, &minted.claims.audience, minted.caveat) {
+        (_, _, Some(caveat)) => format!("the token of {from} was not accepted; {caveat}"),
+        (Some(Kind::Id), Some(audience), None) => format!(
+            "the audience of the token is {audience}; a Cloud Run service expects its own URL: try --audience URL"
+        ),
+        _ => format!("the token of {from} was not accepted; `dgem auth check` shows what is known about it"),
+    }
+}
+
+fn not_allowed(minted: &Minted, url: &str) -> String {
+    if let Some(caveat) = minted.caveat {
+        return format!("the account may not use {url}, or not with this kind of token; {caveat}");
+    }
+    let account = minted.claims.email.as_deref();
+    let member = account.map_or("MEMBER".to_owned(), |email| {
+        let kind = if email.ends_with(".gserviceaccount.com") { "serviceAccount" } else { "user" };
+        format!("{kind}:{email}")
+    });
+    match minted.kind {
+        Some(Kind::Access) => format!(
+            "{} may not use this endpoint; it needs roles/aiplatform.user in the project",
+            account.unwrap_or("the account")
+        ),
+        _ => format!(
+            "{} may not call this service: gcloud run services add-iam-policy-binding SERVICE --member={member} --role=roles/run.invoker",
+            account.unwrap_or("the account")
+        ),
+    }
+}
+
+/// One line per source.
+fn tried(reasons: &Error) -> String {
+    match reasons {
+        Error::NoCredentials { tried, .. } => {
+            tried.iter().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
+        }
+        other => other.to_string(),
     }
 }
 
@@ -73,7 +148,7 @@ pub(super) fn excerpt(text: &str) -> String {
 }
 
 /// The innermost cause: "Connection refused" instead of "error sending request".
-fn root(error: &reqwest::Error) -> String {
+pub(crate) fn root(error: &reqwest::Error) -> String {
     let mut cause: &dyn std::error::Error = error;
     while let Some(next) = cause.source() {
         cause = next;

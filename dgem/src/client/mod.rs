@@ -6,22 +6,32 @@
 
 mod body;
 mod fault;
+mod http;
+mod ready;
 mod reply;
 mod retry;
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
-use reqwest::{Method, Request as HttpRequest, redirect};
+use decision::Schema;
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Method, Request as HttpRequest};
 use tokio::time::Instant;
 
+use crate::auth::{Auth, Minted, Pass};
 use crate::error::Error;
 use crate::settings::Settings;
+use crate::state::State;
 use crate::template::Request;
 use retry::Failure;
 
+pub(crate) use body::chat_completion as chat_body;
+pub(crate) use fault::root;
+pub(crate) use http::http;
+pub use ready::Progress;
 pub use reply::Reply;
+pub(crate) use reply::no_decision;
 pub use retry::Tally;
 
 /// A decision is a few kilobytes; what is larger than this is something else.
@@ -31,6 +41,8 @@ const REPLY_LIMIT_BYTES: usize = 4 << 20;
 #[derive(Clone, Debug)]
 pub struct Client {
     http: reqwest::Client,
+    headers: Arc<HeaderMap>,
+    auth: Arc<Auth>,
     settings: Arc<Settings>,
 }
 
@@ -59,20 +71,21 @@ pub struct Decided {
 impl Client {
     /// Needs a rustls provider installed by the program beforehand.
     pub fn new(settings: Settings) -> Result<Self, Error> {
-        let mut builder = reqwest::Client::builder()
-            .user_agent(concat!("dgem/", env!("CARGO_PKG_VERSION")))
-            .default_headers(headers(&settings)?)
-            // A redirect would carry the state, and perhaps the token, to a place the user did not name.
-            .redirect(redirect::Policy::none());
-        if settings.endpoint.is_loopback() {
-            builder = builder.no_proxy();
-        }
-        if !settings.endpoint.is_https() {
-            // Plain http never needs the certificates, and reading them costs milliseconds at every start.
-            builder = builder.tls_certs_only([]);
-        }
-        let http = builder.build().map_err(|cause| Error::HttpSetup { cause: fault::chain(&cause) })?;
-        Ok(Self { http, settings: Arc::new(settings) })
+        Self::with_headers(settings, HeaderMap::new())
+    }
+
+    /// A client that identifies itself with a key in a header of its own.
+    pub(crate) fn with_key(settings: Settings, header: &'static str, key: &str) -> Result<Self, Error> {
+        let mut value =
+            HeaderValue::try_from(key).map_err(|_| Error::BadToken { origin: header.to_owned() })?;
+        value.set_sensitive(true);
+        Self::with_headers(settings, HeaderMap::from_iter([(HeaderName::from_static(header), value)]))
+    }
+
+    fn with_headers(settings: Settings, mut headers: HeaderMap) -> Result<Self, Error> {
+        headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+        let http = http::to_server(&settings)?;
+        Ok(Self { http, headers: Arc::new(headers), auth: Arc::default(), settings: Arc::new(settings) })
     }
 
     pub fn settings(&self) -> &Settings {
@@ -81,7 +94,13 @@ impl Client {
 
     /// Sends one decision and reads its answers.
     pub async fn decide(&self, request: &Request) -> Result<Decided, Error> {
-        let body = body::chat_completion(self.settings.model.as_deref(), request);
+        let state = State { text: request.state.clone(), images: Vec::new() };
+        self.decide_about(&request.schema, &state).await
+    }
+
+    /// The same for a state that may hold images.
+    pub(crate) async fn decide_about(&self, schema: &Schema, state: &State) -> Result<Decided, Error> {
+        let body = body::chat_completion(self.settings.model.as_deref(), schema, state);
         let Sent { body, url, wall, tally } = self.post("/chat/completions", body).await?;
         Ok(Decided { reply: Reply::parse(&body, &url)?, wall, url, tally })
     }
@@ -96,31 +115,68 @@ impl Client {
         self.send(Method::GET, self.settings.endpoint.route(path), None).await
     }
 
-    /// The deadline, the tries and the token of one request.
+    /// The token that requests go with; `None` when they go without.
+    pub async fn token(&self) -> Result<Option<Arc<Minted>>, Error> {
+        match self.auth.pass(&self.settings).await? {
+            Pass::Token(minted) => Ok(Some(minted)),
+            Pass::None | Pass::Refused(_) => Ok(None),
+        }
+    }
+
     async fn send(&self, method: Method, url: String, body: Option<Vec<u8>>) -> Result<Sent, Error> {
-        let settings = &self.settings;
-        let mut builder = self.http.request(method, &url);
+        let retries = self.settings.retries.unwrap_or_default();
+        self.send_within(method, url, body, retries, self.settings.timeout).await
+    }
+
+    /// The deadline, the tries and the token of one request.
+    async fn send_within(
+        &self,
+        method: Method,
+        url: String,
+        body: Option<Vec<u8>>,
+        retries: u32,
+        longest: Duration,
+    ) -> Result<Sent, Error> {
+        let mut builder = self.http.request(method, &url).headers((*self.headers).clone());
         if let Some(body) = body {
-            builder = builder.body(body);
+            builder = builder.header(CONTENT_TYPE, "application/json").body(body);
         }
         let request = builder.build().map_err(|cause| Error::HttpSetup { cause: fault::chain(&cause) })?;
-        let late = || Error::DeadlinePassed { url: url.clone(), seconds: settings.timeout.as_secs_f64() };
-        let deadline = Instant::now() + settings.timeout;
-        let (result, tally) = retry::run(settings.retries, deadline, late, async || {
-            // A body in memory can always be sent again.
-            let request = request.try_clone().ok_or_else(|| {
-                Failure::for_good(Error::HttpSetup { cause: "the request cannot be repeated".to_owned() })
-            })?;
-            self.try_once(request, &url).await
+        let late = || Error::DeadlinePassed { url: url.clone(), seconds: longest.as_secs_f64() };
+        let deadline = Instant::now() + longest;
+        let mut renewed = false;
+        let (result, tally) = retry::run(retries, deadline, late, async || {
+            loop {
+                let pass = self.auth.pass(&self.settings).await.map_err(Failure::of_the_token)?;
+                let result = self.try_once(&request, &pass).await;
+                // A token may have been withdrawn, or have expired on the way: once, a new one is tried.
+                if let (Err(failure), Pass::Token(minted)) = (&result, &pass)
+                    && failure.error.status() == Some(401)
+                    && !renewed
+                    && self.auth.refused(&self.settings, minted).await
+                {
+                    renewed = true;
+                    continue;
+                }
+                return result;
+            }
         })
         .await;
         let (body, wall) = result?;
         Ok(Sent { body, url, wall, tally })
     }
 
-    async fn try_once(&self, request: HttpRequest, url: &str) -> Result<(Vec<u8>, Duration), Failure> {
+    async fn try_once(&self, request: &HttpRequest, pass: &Pass) -> Result<(Vec<u8>, Duration), Failure> {
+        let url = request.url().to_string();
         let network =
-            |cause: &reqwest::Error| Failure::of_the_network(fault::transport(&self.settings, url, cause));
+            |cause: &reqwest::Error| Failure::of_the_network(fault::transport(&self.settings, &url, cause));
+        // A body in memory can always be sent again.
+        let mut request = request.try_clone().ok_or_else(|| {
+            Failure::for_good(Error::HttpSetup { cause: "the request cannot be repeated".to_owned() })
+        })?;
+        if let Pass::Token(minted) = pass {
+            request.headers_mut().insert(AUTHORIZATION, header(minted).map_err(Failure::for_good)?);
+        }
         let start = Instant::now();
         let mut response = self.http.execute(request).await.map_err(|cause| network(&cause))?;
         let status = response.status();
@@ -130,27 +186,21 @@ impl Client {
         while let Some(chunk) = response.chunk().await.map_err(|cause| network(&cause))? {
             if bytes.len() + chunk.len() > REPLY_LIMIT_BYTES {
                 let limit_mib = REPLY_LIMIT_BYTES >> 20;
-                return Err(Failure::for_good(Error::ReplyTooLarge { url: url.to_owned(), limit_mib }));
+                return Err(Failure::for_good(Error::ReplyTooLarge { url, limit_mib }));
             }
             bytes.extend_from_slice(&chunk);
         }
         if !status.is_success() {
-            let error = fault::status(url.to_owned(), status.as_u16(), &bytes, location);
+            let error = fault::status(url, status.as_u16(), &bytes, location, pass);
             return Err(Failure::of_the_server(error, retry_after));
         }
         Ok((bytes, start.elapsed()))
     }
 }
 
-fn headers(settings: &Settings) -> Result<HeaderMap, Error> {
-    let mut headers = HeaderMap::new();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
-    if let Some(token) = &settings.token {
-        let mut value = HeaderValue::try_from(token.header())
-            .map_err(|_| Error::BadToken { origin: "the settings".to_owned() })?;
-        value.set_sensitive(true);
-        headers.insert(AUTHORIZATION, value);
-    }
-    Ok(headers)
+fn header(minted: &Minted) -> Result<HeaderValue, Error> {
+    let mut value = HeaderValue::try_from(minted.token.header())
+        .map_err(|_| Error::BadToken { origin: minted.provider.clone() })?;
+    value.set_sensitive(true);
+    Ok(value)
 }

@@ -62,11 +62,7 @@ struct Decision {
 
 impl Reply {
     pub(super) fn parse(body: &[u8], url: &str) -> Result<Self, Error> {
-        let refuse = |reason: String, text: &str| Error::NoDecision {
-            url: url.to_owned(),
-            reason,
-            excerpt: excerpt(text),
-        };
+        let refuse = |reason: String, text: &str| no_decision(url, &reason, text);
         let completion: Completion = serde_json::from_slice(body).map_err(|cause| {
             refuse(format!("it is no chat completion ({cause})"), &String::from_utf8_lossy(body))
         })?;
@@ -83,24 +79,37 @@ impl Reply {
         let Value::Object(answers) = decision.answers.0 else {
             return Err(refuse("`answers` is no object".to_owned(), &content));
         };
-        let raw = decision.diagnostics;
+        let tokens = completion.usage.and_then(|usage| usage.prompt_tokens);
+        Ok(Self::new(answers, decision.diagnostics, completion.model, tokens))
+    }
+
+    /// From its parts. `answers`: in the form of the chat route.
+    pub(crate) fn new(
+        answers: Map<String, Value>,
+        diagnostics: Value,
+        model: Option<String>,
+        prompt_tokens: Option<u64>,
+    ) -> Self {
+        let raw = diagnostics;
         let mut warnings = Vec::new();
         let diagnostics = read_diagnostics(&raw, &mut warnings);
         let mut diagnostics_json = serde_json::to_value(&diagnostics).unwrap_or_default();
         add_missing(&mut diagnostics_json, raw);
-        let tokens = completion
-            .usage
-            .and_then(|usage| usage.prompt_tokens)
-            .or(Some(diagnostics.timing.prompt_tokens).filter(|tokens| *tokens > 0));
-        Ok(Self {
+        let counted = Some(diagnostics.timing.prompt_tokens).filter(|tokens| *tokens > 0);
+        Self {
             answers,
+            prompt_tokens: prompt_tokens.or(counted),
             diagnostics,
             diagnostics_json,
-            model: completion.model,
-            prompt_tokens: tokens,
+            model,
             warnings,
-        })
+        }
     }
+}
+
+/// A reply that cannot be used, with what it says instead.
+pub(crate) fn no_decision(url: &str, reason: &str, text: &str) -> Error {
+    Error::NoDecision { url: url.to_owned(), reason: reason.to_owned(), excerpt: excerpt(text) }
 }
 
 fn read_diagnostics(raw: &Value, warnings: &mut Vec<String>) -> Diagnostics {

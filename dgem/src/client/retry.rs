@@ -19,10 +19,22 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 pub struct Tally {
     /// Tries, the first included.
     pub attempts: u32,
+    /// Tries after the first.
+    pub retries: u32,
     /// Replies that said the server is too busy (429 or 503).
     pub busy: u32,
     /// Time between the tries.
     pub waited: Duration,
+}
+
+impl Tally {
+    /// Counts those of another request in.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.attempts += other.attempts;
+        self.retries += other.retries;
+        self.busy += other.busy;
+        self.waited += other.waited;
+    }
 }
 
 /// One try that did not work.
@@ -44,6 +56,12 @@ impl Failure {
     /// The connection could not be made, or broke.
     pub(super) fn of_the_network(error: Error) -> Self {
         let worth_another = matches!(error, Error::Unreachable { .. } | Error::Transport { .. });
+        Self { error, worth_another, retry_after: None }
+    }
+
+    /// No token could be had.
+    pub(super) fn of_the_token(error: Error) -> Self {
+        let worth_another = matches!(error, Error::NoToken { transient: true, .. });
         Self { error, worth_another, retry_after: None }
     }
 
@@ -79,6 +97,7 @@ pub(super) async fn run<T>(
         }
         sleep(pause).await;
         tally.waited += pause;
+        tally.retries += 1;
         last = Some(failure.error);
     }
 }

@@ -1,20 +1,37 @@
 //! One function per command: it takes what was typed, walks through the other modules and says how the run ended.
 
+mod auth;
+mod completions;
+mod config;
+mod connect;
 mod decide;
+mod doctor;
+mod man;
+mod models;
 mod template;
 
 use std::io::{self, Write};
 
 use crate::cli::{Cli, Command};
-use crate::env::Environment;
+use crate::env::{self, Environment};
 use crate::error::Error;
 use crate::exit::Exit;
 
 /// Runs the command that was typed.
 pub async fn run(cli: Cli, environment: &Environment) -> Result<Exit, Error> {
+    let environment = &match cli.color {
+        Some(color) => environment.clone().with(env::COLOR, color.as_str()),
+        None => environment.clone(),
+    };
     match cli.command {
         Command::Decide(args) => decide::run(args, &cli.connection, environment).await,
         Command::Template(command) => template::run(command, &cli.connection, environment).await,
+        Command::Models(args) => models::run(&args, &cli.connection, environment).await,
+        Command::Doctor(args) => doctor::run(&args, &cli.connection, environment).await,
+        Command::Config(command) => config::run(&command, &cli.connection, environment),
+        Command::Auth(command) => auth::run(&command, &cli.connection, environment).await,
+        Command::Completions(args) => completions::run(&args),
+        Command::Man(args) => man::run(&args),
     }
 }
 

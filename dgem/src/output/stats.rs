@@ -28,6 +28,8 @@ pub struct Stats {
     pub samples: u32,
     /// How that number was chosen.
     pub policy: String,
+    /// Further tries, because the server was busy or the connection failed.
+    pub retries: u32,
 }
 
 impl Stats {
@@ -39,18 +41,24 @@ impl Stats {
         Self {
             model: reply.model.clone(),
             endpoint: decided.url.clone(),
-            wall_ms: decided.wall.as_secs_f64() * 1e3,
+            wall_ms: rounded(decided.wall.as_secs_f64() * 1e3),
             prompt_tokens: reply.prompt_tokens,
             reused_tokens,
             cache_hit_rate: reply
                 .prompt_tokens
                 .filter(|tokens| *tokens > 0)
-                .map(|tokens| reused_tokens as f64 / tokens as f64),
+                .map(|tokens| rounded(reused_tokens as f64 / tokens as f64)),
             denoise_steps: steps(reply),
             samples,
             policy: policy(&diagnostics.samples.policy, samples),
+            retries: decided.tally.retries,
         }
     }
+}
+
+/// To thousandths: more digits of a measured time say nothing.
+fn rounded(value: f64) -> f64 {
+    (value * 1e3).round() / 1e3
 }
 
 /// Some servers count the steps in the timing instead. A decision takes at least one.
@@ -91,6 +99,9 @@ impl fmt::Display for Stats {
         writeln!(f, "  Total Wall Time:   {:.0} ms", self.wall_ms)?;
         writeln!(f, "  KV Cache Reused:   {} tokens ({hit_rate})", self.reused_tokens)?;
         writeln!(f, "  Denoise Steps:     {} {steps} (policy: {})", self.denoise_steps, self.policy)?;
+        if self.retries > 0 {
+            writeln!(f, "  Retries:           {}", self.retries)?;
+        }
         write!(f, "{}", "─".repeat(RULE_CHARS))
     }
 }

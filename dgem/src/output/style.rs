@@ -11,13 +11,20 @@ pub struct Style {
 }
 
 impl Style {
-    /// Colour for a terminal, unless `NO_COLOR` is set.
+    /// What `--color` or `DGEM_COLOR` says; else colour for a terminal, unless `NO_COLOR` is set, or where `CLICOLOR_FORCE`
+    /// asks for it.
     pub fn for_stream(stream: &impl IsTerminal, environment: &Environment) -> Self {
         Self::new(stream.is_terminal(), environment)
     }
 
     fn new(terminal: bool, environment: &Environment) -> Self {
-        Self { colour: terminal && environment.get(env::NO_COLOR).is_none() }
+        let forced = environment.get(env::CLICOLOR_FORCE).is_some_and(|value| value != "0");
+        let colour = match environment.get(env::COLOR) {
+            Some("always") => true,
+            Some("never") => false,
+            _ => environment.get(env::NO_COLOR).is_none() && (terminal || forced),
+        };
+        Self { colour }
     }
 
     pub fn bold(self, text: &str) -> String {
@@ -48,5 +55,9 @@ mod tests {
         assert_eq!(Style::new(true, &silent).bold("x"), "\u{1b}[1mx\u{1b}[0m");
         assert_eq!(Style::new(true, &veto).bold("x"), "x");
         assert_eq!(Style::new(false, &silent).yellow("x"), "x");
+        let forced = Environment::default().with(env::CLICOLOR_FORCE, "1");
+        assert_eq!(Style::new(false, &forced).bold("x"), "\u{1b}[1mx\u{1b}[0m");
+        assert_eq!(Style::new(true, &forced.with(env::COLOR, "never")).bold("x"), "x");
+        assert_eq!(Style::new(false, &veto.with(env::COLOR, "always")).bold("x"), "\u{1b}[1mx\u{1b}[0m");
     }
 }

@@ -29,12 +29,12 @@ impl Endpoint {
         if base.query().is_some() || base.fragment().is_some() {
             return Err(refuse("a base URL has no `?` or `#` part"));
         }
-        let path = base
-            .path()
-            .trim_end_matches('/')
-            .trim_end_matches(CHAT_COMPLETIONS)
-            .trim_end_matches('/')
-            .to_owned();
+        let path = base.path().trim_end_matches('/').trim_end_matches(CHAT_COMPLETIONS).trim_end_matches('/');
+        let path = match path.strip_suffix("/invoke") {
+            // A Vertex endpoint hands on what follows `/invoke`.
+            Some(_) if is_vertex(&base) => format!("{path}/v1"),
+            _ => path.to_owned(),
+        };
         base.set_path(&path);
         Ok(Self { base })
     }
@@ -46,7 +46,21 @@ impl Endpoint {
 
     /// A path below the base URL, such as `/models`.
     pub fn route(&self, path: &str) -> String {
-        format!("{self}{path}")
+        // A method of Vertex, such as `…/endpoints/7:rawPredict`, is a whole address.
+        let is_method = is_vertex(&self.base)
+            && self.base.path_segments().and_then(Iterator::last).is_some_and(|last| last.contains(':'));
+        if is_method && path == CHAT_COMPLETIONS { self.to_string() } else { format!("{self}{path}") }
+    }
+
+    /// A path beside the base URL, without its `/v1`: `/readyz`.
+    pub fn beside(&self, path: &str) -> String {
+        let base = self.to_string();
+        format!("{}{path}", base.strip_suffix("/v1").unwrap_or(&base))
+    }
+
+    /// The host, in lower case, without a port.
+    pub fn host(&self) -> &str {
+        self.base.host_str().unwrap_or_default()
     }
 
     /// Scheme, host and port: the audience of a token for this server.
@@ -71,9 +85,15 @@ impl Endpoint {
     }
 }
 
+/// Whether the host is one of Vertex AI.
+fn is_vertex(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default().trim_end_matches('.');
+    host.ends_with(".prediction.vertexai.goog") || host.ends_with("aiplatform.googleapis.com")
+}
+
 /// The text of a URL for a message, parsed or not: all that may be a user name or a password, in front of an `@`, or a key
 /// in a query, is left out.
-fn shown(text: &str) -> String {
+pub(crate) fn shown(text: &str) -> String {
     let text = text.trim();
     let scheme = ["http://", "https://"]
         .into_iter()
@@ -117,6 +137,26 @@ mod tests {
             Endpoint::parse("http://127.0.0.1:8080").unwrap().chat_completions(),
             "http://127.0.0.1:8080/chat/completions"
         );
+    }
+
+    #[test]
+    fn case_34_a_vertex_url_gets_its_path_exactly_once() {
+        let endpoint = "https://7.us-central1-42.prediction.vertexai.goog/v1/projects/42/locations/us-central1/endpoints/7";
+        for end in ["/invoke", "/invoke/", "/invoke/v1", "/invoke/v1/chat/completions"] {
+            let parsed = Endpoint::parse(&format!("{endpoint}{end}")).unwrap();
+            assert_eq!(parsed.chat_completions(), format!("{endpoint}/invoke/v1/chat/completions"), "{end}");
+        }
+        let method = "https://us-central1-aiplatform.googleapis.com/v1/projects/42/locations/us-central1/endpoints/7:rawPredict";
+        assert_eq!(Endpoint::parse(method).unwrap().chat_completions(), method);
+        let other = Endpoint::parse("https://example.org/invoke").unwrap();
+        assert_eq!(other.chat_completions(), "https://example.org/invoke/chat/completions");
+    }
+
+    #[test]
+    fn the_health_routes_are_beside_the_base() {
+        for text in ["https://x.run.app/v1", "https://x.run.app/v1/", "https://x.run.app"] {
+            assert_eq!(Endpoint::parse(text).unwrap().beside("/readyz"), "https://x.run.app/readyz");
+        }
     }
 
     #[test]

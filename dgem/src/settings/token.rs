@@ -4,7 +4,6 @@ use std::fmt;
 use std::path::Path;
 
 use crate::capped;
-use crate::env::{self, Environment};
 use crate::error::Error;
 
 /// A token without the word `Bearer`. Neither `Debug` nor an error shows it.
@@ -12,25 +11,14 @@ use crate::error::Error;
 pub struct Token(String);
 
 impl Token {
-    /// `--token-file`, then `DGEM_TOKEN`, then `DGEM_TOKEN_FILE`.
-    pub(super) fn find(file: Option<&Path>, environment: &Environment) -> Result<Option<Self>, Error> {
-        if let Some(path) = file {
-            return Self::from_file(path).map(Some);
-        }
-        if let Some(text) = environment.get(env::TOKEN) {
-            return Self::parse(text, env::TOKEN).map(Some);
-        }
-        environment.get(env::TOKEN_FILE).map(|path| Self::from_file(Path::new(path))).transpose()
-    }
-
-    fn from_file(path: &Path) -> Result<Self, Error> {
+    pub(crate) fn from_file(path: &Path) -> Result<Self, Error> {
         let text = capped::read_file(path, capped::TOKEN_BYTES)
             .and_then(capped::text)
             .map_err(|cause| Error::TokenFile { path: path.to_owned(), cause })?;
         Self::parse(&text, &path.display().to_string())
     }
 
-    fn parse(text: &str, source: &str) -> Result<Self, Error> {
+    pub(crate) fn parse(text: &str, source: &str) -> Result<Self, Error> {
         let mut words: Vec<&str> = text.split_whitespace().collect();
         if words.first().is_some_and(|word| word.eq_ignore_ascii_case("bearer")) {
             words.remove(0);
@@ -40,6 +28,11 @@ impl Token {
             return Err(Error::BadToken { origin: source.to_owned() });
         }
         Ok(Self(token))
+    }
+
+    /// The bare token, for those who send it or look into it.
+    pub(crate) fn reveal(&self) -> &str {
+        &self.0
     }
 
     /// The value of the `Authorization` header.

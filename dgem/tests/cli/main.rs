@@ -2,9 +2,20 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first thing that is not as it must be")]
 
+mod auth;
+mod brackets;
+mod cascade;
 mod decide;
+mod doctor;
+mod gates;
+mod help;
 mod hostile;
+mod images;
 mod invalid;
+mod permute;
+mod plain_server;
+mod retry;
+mod settings;
 mod support;
 mod template;
 mod templates;

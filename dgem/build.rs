@@ -1,0 +1,22 @@
+//! Puts the git revision and the target into the binary, for `--version`.
+//!
+//! A build without a repository (a container, a source archive) may set DGEM_GIT_REVISION instead.
+
+use std::process::Command;
+
+fn main() {
+    println!("cargo:rerun-if-env-changed=DGEM_GIT_REVISION");
+    let revision = std::env::var("DGEM_GIT_REVISION").ok().filter(|text| !text.is_empty()).or_else(revision);
+    println!("cargo:rustc-env=GIT_REVISION={}", revision.as_deref().unwrap_or("unknown"));
+    println!("cargo:rustc-env=BUILD_TARGET={}", std::env::var("TARGET").unwrap_or_default());
+}
+
+fn revision() -> Option<String> {
+    println!("cargo:rerun-if-changed={}", git(&["rev-parse", "--git-path", "logs/HEAD"])?);
+    git(&["rev-parse", "--short=12", "HEAD"])
+}
+
+fn git(arguments: &[&str]) -> Option<String> {
+    let output = Command::new("git").args(arguments).output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
