@@ -110,14 +110,17 @@ fn structured(text: &str) -> Option<Value> {
     looks_structured.then(|| serde_json::from_str(text).ok()).flatten()
 }
 
-/// `-d` takes a path, `-` or, when it starts with a brace, the object itself.
+/// `-d` takes a path (with or without the `@` that other tools want), `-` or, when it starts with a brace, the object itself.
 fn read_data(data: &str, stdin_used: &mut bool) -> Result<Map<String, Value>, Error> {
     let text = if data == "-" {
         read_stdin("-d -", stdin_used)?
     } else if data.trim_start().starts_with('{') {
         data.to_owned()
     } else {
-        read_file(data)?
+        let path = data.strip_prefix('@').unwrap_or(data);
+        capped::read_file(Path::new(path), capped::VARIABLES_BYTES).and_then(capped::text).map_err(
+            |cause| Error::BadData { origin: path.to_owned(), reason: format!("it cannot be read: {cause}") },
+        )?
     };
     let source = if data.trim_start().starts_with('{') { "the JSON given to -d" } else { data };
     match serde_json::from_str(&text) {

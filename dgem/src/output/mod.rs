@@ -1,7 +1,10 @@
-//! Prints what was decided: a table for people, one JSON document for programs. Data goes to stdout, notes to stderr.
+//! Prints what was decided: a table for people, JSON or CSV for programs, bare answers for shells. Data goes to stdout, notes to
+//! stderr.
 //!
-//! What became of each question is decided in `verdict`; `table`, `json` and `stats` only format.
+//! What became of each question is decided in `verdict`; everything here only formats.
 
+mod csv;
+mod explain;
 mod json;
 mod stats;
 mod style;
@@ -9,32 +12,71 @@ mod table;
 
 use std::io::{self, Write};
 
-use crate::cli::Format;
+use decision::Schema;
+
+use crate::cascade::Telemetry;
+use crate::cli::{Api, Format, OutputFlags};
 use crate::client::Decided;
-use crate::verdict::Verdict;
+use crate::foreign::visible;
+use crate::gates::Failure;
+use crate::permute::Permutation;
+use crate::verdict::{Outcome, Row, Verdict};
 
 pub use stats::Stats;
 pub use style::Style;
 pub use table::text_table;
 
+/// Everything there is to say about one decision.
+#[derive(Debug)]
+pub struct Report<'a> {
+    pub schema: &'a Schema,
+    pub decided: &'a Decided,
+    pub verdict: &'a Verdict<'a>,
+    /// With `--permute`.
+    pub permutation: Option<&'a Permutation>,
+    /// With `--cascade`.
+    pub cascade: Option<&'a Telemetry>,
+    /// The gates that failed, when there are gates.
+    pub gates: Option<&'a Vec<Failure>>,
+    /// The form in which the server was asked.
+    pub api: Option<Api>,
+}
+
 /// Writes the whole result.
-pub fn write(
-    out: &mut impl Write,
-    format: Format,
-    style: Style,
-    decided: &Decided,
-    verdict: &Verdict<'_>,
-    with_stats: bool,
-) -> io::Result<()> {
-    let stats = with_stats.then(|| Stats::new(decided));
-    match format {
+pub fn write(out: &mut impl Write, flags: &OutputFlags, style: Style, report: &Report<'_>) -> io::Result<()> {
+    let wanted = |row: &&Row<'_>| flags.fields.is_empty() || flags.fields.iter().any(|field| field == row.id);
+    let rows: Vec<&Row<'_>> = report.verdict.rows.iter().filter(wanted).collect();
+    let stats = flags.stats.then(|| Stats::new(report.decided));
+    match flags.format {
+        _ if flags.quiet => bare(out, &rows)?,
         Format::Table => {
-            writeln!(out, "{}", table::decision(&verdict.rows, style))?;
+            writeln!(out, "{}", table::decision(&rows, report, style))?;
+            if flags.explain {
+                writeln!(out, "\n{}", explain::text(&rows, report, style))?;
+            }
             if let Some(stats) = stats {
                 writeln!(out, "\n{stats}")?;
             }
         }
-        Format::Json => writeln!(out, "{}", json::document(&decided.reply, verdict, stats.as_ref()))?,
+        Format::Json | Format::Jsonl => {
+            let explain = flags.explain.then(|| explain::json(report));
+            let document = json::document(&rows, report, stats.as_ref(), explain);
+            // Maps with text keys and finite numbers cannot fail to serialise.
+            let text = match flags.format {
+                Format::Json => serde_json::to_string_pretty(&document),
+                _ => serde_json::to_string(&document),
+            };
+            writeln!(out, "{}", text.unwrap_or_default())?;
+        }
+        Format::Csv => write!(out, "{}", csv::table(&rows))?,
     }
     out.flush()
+}
+
+/// The answers alone; an empty line where there is none.
+fn bare(out: &mut impl Write, rows: &[&Row<'_>]) -> io::Result<()> {
+    rows.iter().try_for_each(|row| match &row.outcome {
+        Outcome::Answered(answer) => writeln!(out, "{}", visible(answer.name())),
+        Outcome::Skipped(_) | Outcome::Missing | Outcome::Invalid(_) => writeln!(out),
+    })
 }

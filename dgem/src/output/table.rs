@@ -5,18 +5,54 @@ use comfy_table::{
 };
 use decision::Answer;
 
+use super::Report;
 use super::style::Style;
 use crate::foreign::visible;
+use crate::share::percent;
 use crate::verdict::{Outcome, Row};
 
-const HEADER: [&str; 6] = ["QUESTION", "TYPE", "VALUE / CHOICE", "CONFIDENCE", "ENTROPY (H)", "AGREEMENT"];
-/// Least width of each column in characters, so that tables of different policies line up.
-const WIDTHS: [u16; 6] = [16, 10, 20, 10, 11, 10];
+/// A column of the decision table with its least width in characters, so that tables of different policies line up.
+struct Column {
+    header: &'static str,
+    width: u16,
+    /// The cell of an answer.
+    cell: fn(&Row<'_>, &Answer, &Report<'_>) -> String,
+}
+
+/// Those of the user's README, then what came later.
+const COLUMNS: [Column; 5] = [
+    Column { header: "VALUE / CHOICE", width: 20, cell: |_, answer, _| visible(answer.name()) },
+    Column { header: "CONFIDENCE", width: 10, cell: |_, answer, _| percent(answer.confidence) },
+    Column {
+        header: "ENTROPY (H)",
+        width: 11,
+        cell: |_, answer, _| format!("{} nats", three_digits(answer.entropy_nats)),
+    },
+    Column { header: "AGREEMENT", width: 10, cell: |_, answer, _| agreement(answer) },
+    Column { header: "HESITATION", width: 10, cell: |_, answer, _| percent(answer.hesitation) },
+];
+/// With several reads.
+const STDERR: Column = Column { header: "STDERR", width: 7, cell: |_, answer, _| stderr(answer) };
+/// With several orders of the options.
+const FLIPS: Column = Column { header: "FLIPS", width: 6, cell: |row, _, report| flips(row, report) };
+/// When not every answer is a slot read of the first model.
+const SOURCE: Column = Column { header: "SOURCE", width: 8, cell: |_, answer, _| source(answer) };
 
 /// The decision table.
-pub(super) fn decision(rows: &[Row<'_>], style: Style) -> String {
-    let lines: Vec<Vec<String>> = rows.iter().map(cells).collect();
-    let text = text_table(&HEADER, &WIDTHS, &lines);
+pub(super) fn decision(rows: &[&Row<'_>], report: &Report<'_>, style: Style) -> String {
+    let answers = || rows.iter().filter_map(|row| row.answer());
+    let optional = [
+        (STDERR, answers().any(|answer| answer.stderr.is_some())),
+        (FLIPS, report.permutation.is_some()),
+        (SOURCE, answers().any(|answer| answer.source.is_some())),
+    ];
+    let extra = optional.into_iter().filter(|(_, wanted)| *wanted).map(|(column, _)| column);
+    let columns: Vec<Column> = COLUMNS.into_iter().chain(extra).collect();
+    let header: Vec<&str> =
+        ["QUESTION", "TYPE"].into_iter().chain(columns.iter().map(|column| column.header)).collect();
+    let widths: Vec<u16> = [16, 10].into_iter().chain(columns.iter().map(|column| column.width)).collect();
+    let lines: Vec<Vec<String>> = rows.iter().map(|row| cells(row, &columns, report)).collect();
+    let text = text_table(&header, &widths, &lines);
     let mut painted = Vec::new();
     for (index, line) in text.lines().enumerate() {
         painted.push(match index.checked_sub(2).and_then(|index| rows.get(index)).map(|row| &row.outcome) {
@@ -29,25 +65,22 @@ pub(super) fn decision(rows: &[Row<'_>], style: Style) -> String {
     painted.join("\n")
 }
 
-fn cells(row: &Row<'_>) -> Vec<String> {
-    let unanswered = |text: String| [text, "-".to_owned(), "-".to_owned(), "-".to_owned()];
-    let result = match &row.outcome {
-        Outcome::Answered(answer) => [
-            visible(answer.name()),
-            percent(answer.confidence),
-            format!("{} nats", three_digits(answer.entropy_nats)),
-            agreement(answer),
-        ],
-        Outcome::Skipped(Some(reason)) => unanswered(format!("skipped ({})", visible(reason))),
-        Outcome::Skipped(None) => unanswered("skipped".to_owned()),
-        Outcome::Missing => unanswered("missing".to_owned()),
-        Outcome::Invalid(_) => unanswered("invalid".to_owned()),
+fn cells(row: &Row<'_>, columns: &[Column], report: &Report<'_>) -> Vec<String> {
+    let head = [visible(row.id), row.type_name.to_owned()];
+    let status = match &row.outcome {
+        Outcome::Answered(answer) => {
+            return head
+                .into_iter()
+                .chain(columns.iter().map(|column| (column.cell)(row, answer, report)))
+                .collect();
+        }
+        Outcome::Skipped(Some(reason)) => format!("skipped ({})", visible(reason)),
+        Outcome::Skipped(None) => "skipped".to_owned(),
+        Outcome::Missing => "missing".to_owned(),
+        Outcome::Invalid(_) => "invalid".to_owned(),
     };
-    [visible(row.id), row.type_name.to_owned()].into_iter().chain(result).collect()
-}
-
-fn percent(share: f64) -> String {
-    format!("{:.1}%", share * 100.0)
+    let rest = std::iter::repeat_n("-".to_owned(), columns.len() - 1);
+    head.into_iter().chain([status]).chain(rest).collect()
 }
 
 /// Adding zero turns -0.0, which would print a minus sign, into 0.0.
@@ -58,6 +91,20 @@ fn three_digits(value: f64) -> String {
 /// A single read agrees with itself.
 fn agreement(answer: &Answer) -> String {
     format!("{:.2}", answer.agreement.unwrap_or(1.0))
+}
+
+fn stderr(answer: &Answer) -> String {
+    answer.stderr.map_or("-".to_owned(), |stderr| format!("±{stderr:.4}"))
+}
+
+fn flips(row: &Row<'_>, report: &Report<'_>) -> String {
+    let rate = report.permutation.and_then(|permutation| permutation.flip_rates.get(row.id));
+    rate.map_or("-".to_owned(), |rate| percent(*rate))
+}
+
+/// `slot` is the normal one: read at a place of the answer sheet.
+fn source(answer: &Answer) -> String {
+    answer.source.as_deref().map_or("slot".to_owned(), visible)
 }
 
 /// Any table in this form. `widths` are least widths; columns beyond them are as wide as their content.

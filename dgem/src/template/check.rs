@@ -9,6 +9,9 @@ use crate::variables::Variables;
 /// Above this the answers share one line of the canvas instead of one line each.
 const COMFORTABLE_QUESTIONS: usize = 10;
 
+/// Labels that every server has; wider choices are asked in groups where there are no more.
+const COMFORTABLE_OPTIONS: usize = 26;
+
 /// A template without a fault.
 #[derive(Debug)]
 pub struct Checked {
@@ -27,6 +30,13 @@ pub fn check(template: &Template, given: &Variables) -> Result<Checked, Error> {
     if questions > COMFORTABLE_QUESTIONS {
         warnings.push(format!(
             "{questions} questions: above {COMFORTABLE_QUESTIONS} the answers are read in a shorter form; consider two templates"
+        ));
+    }
+    for question in request.schema.questions.iter().filter(|q| q.alternatives() > COMFORTABLE_OPTIONS) {
+        warnings.push(format!(
+            "`{}` has {} alternatives: above {COMFORTABLE_OPTIONS} a choice may need several requests, and a score does not work everywhere",
+            question.id,
+            question.alternatives()
         ));
     }
     if request.lacks_state() {

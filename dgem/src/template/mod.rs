@@ -41,7 +41,7 @@ use crate::variables::Variables;
 pub use catalogue::{Catalogue, Entry};
 pub use check::{Checked, check};
 pub use metadata::Metadata;
-pub use request::Request;
+pub use request::{Request, client_limits};
 pub use skeleton::SKELETON;
 
 /// One variable of a template.

@@ -17,6 +17,14 @@ use crate::variables::Variables;
 
 const STATE_KEYS: [&str; 3] = ["input", "context", "state"];
 
+/// Most options of a choice. Beyond the labels of the server they are asked about in groups.
+const MOST_OPTIONS: usize = 1024;
+
+/// What this client takes, whatever the server allows.
+pub fn client_limits() -> Limits {
+    Limits { max_alternatives: MOST_OPTIONS, ..Limits::default() }
+}
+
 /// One decision, ready to be sent.
 #[derive(Clone, Debug)]
 pub struct Request {
@@ -41,7 +49,7 @@ impl Request {
             flat(object, variables)
         };
         let schema = Schema::from_value(&schema).map_err(|cause| Error::schema(path, cause))?;
-        schema.validate(&Limits::default()).map_err(|cause| Error::schema(path, cause))?;
+        schema.validate(&client_limits()).map_err(|cause| Error::schema(path, cause))?;
         Ok(Self { schema, state, state_holds_variables })
     }
 

@@ -29,6 +29,16 @@ pub struct Row<'a> {
     pub outcome: Outcome,
 }
 
+impl Row<'_> {
+    /// The answer, if there is one that counts.
+    pub fn answer(&self) -> Option<&Answer> {
+        match &self.outcome {
+            Outcome::Answered(answer) => Some(answer),
+            _ => None,
+        }
+    }
+}
+
 /// All rows, and what is worth a warning without being a fault.
 #[derive(Debug)]
 pub struct Verdict<'a> {
@@ -89,8 +99,11 @@ fn outcome(question: &Question, reply: &Reply, notes: &mut Vec<String>) -> Outco
 }
 
 fn skip(reason: Option<&decision::Skipped>) -> Outcome {
-    Outcome::Skipped(reason.map(|reason| {
-        let was = reason.was.as_deref().unwrap_or("not answered");
-        format!("{} was {was}, not {}", reason.because, reason.wanted.join(" or "))
-    }))
+    Outcome::Skipped(reason.map(skip_text))
+}
+
+/// Why a question was not asked.
+pub(crate) fn skip_text(reason: &decision::Skipped) -> String {
+    let was = reason.was.as_deref().unwrap_or("not answered");
+    format!("{} was {was}, not {}", reason.because, reason.wanted.join(" or "))
 }

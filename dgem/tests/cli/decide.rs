@@ -25,20 +25,20 @@ fn the_table_and_the_stats_look_as_in_the_readme_and_follow_the_schema() {
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(
         lines[0],
-        "QUESTION         | TYPE       | VALUE / CHOICE       | CONFIDENCE | ENTROPY (H) | AGREEMENT  "
+        "QUESTION         | TYPE       | VALUE / CHOICE       | CONFIDENCE | ENTROPY (H) | AGREEMENT  | HESITATION "
     );
     assert_eq!(lines[1], "-".repeat(lines[0].len()));
     assert_eq!(
         lines[2],
-        "urgent           | boolean    | yes                  | 99.9%      | 0.001 nats  | 1.00       "
+        "urgent           | boolean    | yes                  | 99.9%      | 0.001 nats  | 1.00       | 0.1%       "
     );
     assert_eq!(
         lines[3],
-        "team             | choice     | billing              | 100.0%     | 0.000 nats  | 1.00       "
+        "team             | choice     | billing              | 100.0%     | 0.000 nats  | 1.00       | 0.0%       "
     );
     assert_eq!(
         lines[4],
-        "sentiment        | score      | frustrated           | 99.8%      | 0.002 nats  | 1.00       "
+        "sentiment        | score      | frustrated           | 99.8%      | 0.002 nats  | 1.00       | 0.2%       "
     );
     assert_eq!(lines[6], format!("{} STATS {}", "─".repeat(32), "─".repeat(32)));
     assert_eq!(lines[7], "  Model:             tiny-model");
@@ -477,7 +477,200 @@ fn variables_come_from_a_file_from_stdin_and_from_inline_data() {
     assert_eq!(server.request().state(), "{\"ticket\": \"from stdin\\n\"}");
     decide(&server.url).args(["-d", "-"]).write_stdin("{\"ticket\": \"from data\"}").assert().success();
     assert_eq!(server.request().state(), "{\"ticket\": \"from data\"}");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("vars.json");
+    std::fs::write(&file, "{\"ticket\": \"from file\"}").unwrap();
+    for data in [file.display().to_string(), format!("@{}", file.display())] {
+        decide(&server.url).args(["-d", &data]).assert().success();
+        assert_eq!(server.request().state(), "{\"ticket\": \"from file\"}");
+    }
+    let absent = decide(&server.url).args(["-d", "@/no/such/file"]).output().unwrap();
+    assert_eq!((absent.status.code(), stderr(&absent).matches("hint:").count()), (Some(2), 1));
+    assert!(stderr(&absent).contains("cannot use /no/such/file as variables"), "{}", stderr(&absent));
     let twice = decide(&server.url).args(["-d", "-", "-v", "ticket=-"]).write_stdin("{}").output().unwrap();
     assert_eq!(twice.status.code(), Some(2));
     assert!(stderr(&twice).contains("stdin"), "{}", stderr(&twice));
+}
+
+#[test]
+fn quiet_prints_the_bare_answers_for_a_shell() {
+    let all = answer(&support_reply(), &["-q"]);
+    assert_eq!((all.status.code(), stdout(&all).as_str()), (Some(0), "yes\nbilling\nfrustrated\n"));
+    let one = answer(&support_reply(), &["-q", "--fields", "team"]);
+    assert_eq!((stdout(&one).as_str(), stderr(&one).as_str()), ("billing\n", ""));
+    let unknown = answer(&support_reply(), &["-q", "--fields", "tem"]);
+    assert_eq!(unknown.status.code(), Some(2));
+    assert!(stderr(&unknown).contains("did you mean `team`?"), "{}", stderr(&unknown));
+    assert_eq!(answer(&support_reply(), &["-q", "-f", "json"]).status.code(), Some(2));
+}
+
+#[test]
+fn jsonl_is_the_document_on_one_line_and_csv_one_row_a_question() {
+    let document = stdout(&answer(&support_reply(), &["-f", "json"]));
+    let line = stdout(&answer(&support_reply(), &["-f", "jsonl"]));
+    assert_eq!(line.lines().count(), 1);
+    let parse = |text: &str| serde_json::from_str::<Value>(text).unwrap();
+    assert_eq!(parse(&line), parse(&document));
+
+    let mut reply = support_reply();
+    reply["answers"].as_object_mut().unwrap().remove("team");
+    let csv = stdout(&answer(&reply, &["-f", "csv"]));
+    let lines: Vec<&str> = csv.lines().collect();
+    assert_eq!(
+        lines[0],
+        "question,type,status,answer,confidence,entropy,hesitation,stderr,agreement,probabilities"
+    );
+    assert_eq!(
+        lines[1],
+        r#"urgent,boolean,answered,yes,0.999,0.001,0.0014,,,"{""yes"":0.999,""no"":0.001}""#
+    );
+    assert_eq!((lines[2], lines.len()), ("team,choice,missing,,,,,,,", 4));
+}
+
+#[test]
+fn stderr_is_a_column_when_there_were_several_reads() {
+    let mut reply = support_reply();
+    reply["answers"]["team"]["stderr"] = json!(0.0123);
+    reply["answers"]["team"]["agreement"] = json!(0.75);
+    let table = stdout(&answer(&reply, &[]));
+    let lines: Vec<&str> = table.lines().collect();
+    assert!(lines[0].ends_with("| HESITATION | STDERR  "), "{table}");
+    assert!(lines[3].contains("| 0.75       | 0.0%       | ±0.0123"), "{table}");
+    assert!(lines[2].trim_end().ends_with("| -"), "{table}");
+}
+
+#[test]
+fn explain_shows_every_probability_the_sheet_and_the_slots() {
+    let text = stdout(&answer(&support_reply(), &["--explain"]));
+    for part in [
+        "urgent: yes",
+        "  A  billing      100.0%  ████",
+        "  B  support        0.0%\n",
+        "  label mass 99.8%, slot at canvas row 6",
+        "SHEET (schema_first)",
+        "  Question team: ",
+        "  - A: billing",
+        "ANSWERS (read at ▢)",
+        "  urgent: ▢",
+    ] {
+        assert!(text.contains(part), "{part} not in {text}");
+    }
+    let json: Value =
+        serde_json::from_str(&stdout(&answer(&support_reply(), &["--explain", "-f", "json"]))).unwrap();
+    assert!(json["explain"]["sheet"].as_str().unwrap().contains("Question urgent"));
+    assert_eq!(json["explain"]["answer_template"], "urgent: ▢\nteam: ▢\nsentiment: ▢");
+}
+
+#[test]
+fn questions_may_come_from_a_schema_file_and_the_state_from_anywhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let schema = folder.path().join("schema.json");
+    std::fs::write(&schema, r#"{"questions": [{"id": "q", "type": "boolean"}]}"#).unwrap();
+    let file = folder.path().join("state.txt");
+    std::fs::write(&file, "  as it is \n").unwrap();
+    let server = Server::deciding(&json!({"answers": {"q": {"type": "boolean", "noul": 0.9}}}));
+    let run = |arguments: &[&str], stdin: &str| {
+        let mut command = dgem();
+        command.args(["decide", "-u", &server.url, "--schema"]).arg(&schema).args(arguments);
+        command.write_stdin(stdin.to_owned()).output().unwrap()
+    };
+    for (arguments, stdin, state) in [
+        (&["--state", file.to_str().unwrap()][..], "", "  as it is \n"),
+        (&["--state", "{\"a\":  1}"], "", "{\"a\":  1}"),
+        (&["--state", "-"], "from stdin 東\n", "from stdin 東\n"),
+        (&["-v", "a=1", "-v", "b=true"], "", "{\"a\":\"1\",\"b\":true}"),
+    ] {
+        let output = run(arguments, stdin);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert_eq!(server.request().state(), state);
+    }
+    for (arguments, part) in [
+        (&[][..], "nothing to decide on"),
+        (&["--state", "{\"a\":"], "the JSON given to --state"),
+        (&["--state", "/no/such/file"], "/no/such/file"),
+        (&["--state", "-", "-v", "a=-"], "stdin"),
+        (&["--state", "-", "-t", "x"], "cannot be used with"),
+    ] {
+        let output = run(arguments, "");
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(stderr(&output).contains(part), "{}", stderr(&output));
+    }
+    assert!(server.got_nothing());
+    let neither = dgem().args(["decide", "--state", "{}"]).output().unwrap();
+    assert_eq!(neither.status.code(), Some(2));
+}
+
+#[test]
+fn a_given_state_wins_over_that_of_the_template() {
+    let server = Server::deciding(&support_reply());
+    decide(&server.url).args(["-v", TICKET, "--state", "[1]"]).assert().success();
+    assert_eq!(server.request().state(), "[1]");
+}
+
+#[test]
+fn layout_and_thought_reach_the_schema() {
+    let server = Server::deciding(&support_reply());
+    decide(&server.url)
+        .args(["-v", TICKET, "--layout", "document_first", "--think", "64"])
+        .assert()
+        .success();
+    let schema = server.request().schema();
+    assert_eq!((&schema["layout"], &schema["think"]), (&json!("document_first"), &json!(64)));
+    for arguments in [["--layout", "sideways"], ["--think", "5000"], ["--permute", "0"]] {
+        let output = decide(&server.url).args(["-v", TICKET]).args(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(stderr(&output).contains("hint: "), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn dry_run_and_curl_show_the_request_without_sending_it_and_without_the_token() {
+    let server = Server::deciding(&support_reply());
+    let show = |flag: &str| {
+        let mut command = decide(&server.url);
+        command.args(["-v", "ticket=it's < down", flag]).env("DGEM_TOKEN", "s3cret").output().unwrap()
+    };
+    let dry = show("--dry-run");
+    let request: Value = serde_json::from_str(&stdout(&dry)).unwrap();
+    assert_eq!(request["url"], format!("{}/chat/completions", server.url));
+    assert_eq!(request["headers"]["authorization"], "Bearer ***");
+    assert_eq!(request["body"]["messages"][1]["content"], "{\"ticket\": \"it's < down\"}");
+    let curl = show("--curl");
+    assert!(stdout(&curl).contains("-H \"Authorization: Bearer $DGEM_TOKEN\""), "{}", stdout(&curl));
+    assert!(stdout(&curl).contains(r"it'\''s < down"), "{}", stdout(&curl));
+    for output in [&dry, &curl] {
+        assert!(output.status.success() && !stdout(output).contains("s3cret"), "{}", stderr(output));
+    }
+    assert!(server.got_nothing());
+    // What was shown is what is sent.
+    decide(&server.url).args(["-v", "ticket=it's < down"]).assert().success();
+    assert_eq!(server.request().json(), request["body"]);
+}
+
+#[test]
+fn systemone_is_asked_in_its_own_shape() {
+    let reply = json!({"model": "jev", "usage": {"input_tokens": 7, "output_tokens": 3}, "answers": {
+        "urgent": {"type": "noul", "noul": 0.9},
+        "team": {"type": "choice", "choice": "support", "probabilities": {"billing": 0.2, "support": 0.7, "engineering": 0.1}, "confidence": 0.55},
+        "sentiment": {"type": "score", "score": 1.1, "legend": {}, "probabilities": {"0": 0.1, "1": 0.7, "2": 0.2}, "confidence": 0.5}}});
+    let server = Server::new(200, reply.to_string());
+    let output =
+        decide(&server.url).args(["-v", TICKET, "--api", "systemone", "-f", "json"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let request = server.request();
+    assert!(request.head.starts_with("POST /v1/systemone HTTP"), "{}", request.head);
+    let body = request.json();
+    assert_eq!(body["questions"]["urgent"]["type"], "noul");
+    assert_eq!(body["questions"]["sentiment"]["criteria"], json!(["calm", "frustrated", "furious"]));
+    assert_eq!(
+        body["questions"]["team"]["criteria"].as_object().unwrap().keys().collect::<Vec<_>>(),
+        ["billing", "support", "engineering"]
+    );
+    assert!(body["state"].as_str().unwrap().contains("I was billed"));
+    let answers = &serde_json::from_str::<Value>(&stdout(&output)).unwrap()["answers"];
+    assert_eq!(
+        (&answers["urgent"]["label"], &answers["team"]["confidence"], &answers["sentiment"]["level"]),
+        (&json!("yes"), &json!(0.7), &json!("frustrated"))
+    );
+    assert!((answers["sentiment"]["score"].as_f64().unwrap() - 2.1).abs() < 1e-9);
 }

@@ -56,14 +56,24 @@ impl Server {
 
     /// `headers`: whole lines, each ending in CR LF.
     pub(crate) fn with_headers(status: u16, headers: &'static str, body: impl Into<String>) -> Self {
+        let body = body.into();
+        Self::serving(headers, move |_| (status, body.clone()))
+    }
+
+    /// Answers each request with the status and the body that the function gives it.
+    pub(crate) fn answering(answer: impl Fn(&Recorded) -> (u16, String) + Send + 'static) -> Self {
+        Self::serving("", answer)
+    }
+
+    fn serving(headers: &'static str, answer: impl Fn(&Recorded) -> (u16, String) + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/v1", listener.local_addr().unwrap());
-        let body = body.into();
         let (sender, requests) = channel();
         thread::spawn(move || {
             for stream in listener.incoming() {
                 let mut stream = stream.unwrap();
                 if let Some(request) = read(&mut stream) {
+                    let (status, body) = answer(&request);
                     let _ = sender.send(request);
                     let answer = format!(
                         "HTTP/1.1 {status} X\r\ncontent-type: application/json\r\n{headers}content-length: {}\r\nconnection: close\r\n\r\n{body}",
@@ -84,6 +94,11 @@ impl Server {
     /// The one request so far.
     pub(crate) fn request(&self) -> Recorded {
         self.requests.try_recv().unwrap()
+    }
+
+    /// Every request so far that was not asked for before.
+    pub(crate) fn all(&self) -> Vec<Recorded> {
+        self.requests.try_iter().collect()
     }
 
     pub(crate) fn got_nothing(&self) -> bool {
@@ -115,6 +130,26 @@ fn read(stream: &mut TcpStream) -> Option<Recorded> {
     let mut body = vec![0; length];
     reader.read_exact(&mut body).ok()?;
     Some(Recorded { head, body })
+}
+
+/// A decision about any schema: `weight` says how likely an answer of a question is, before all are brought to the sum 1.
+pub(crate) fn decision(schema: &Value, weight: impl Fn(&str, &str) -> f64) -> Value {
+    let mut answers = serde_json::Map::new();
+    for question in schema["questions"].as_array().unwrap() {
+        let (id, kind) = (question["id"].as_str().unwrap(), question["type"].as_str().unwrap());
+        let listed = question.get("options").or(question.get("levels")).and_then(Value::as_array);
+        let names: Vec<&str> = match listed {
+            Some(list) => {
+                list.iter().map(|entry| entry.as_str().or(entry["name"].as_str()).unwrap()).collect()
+            }
+            None => vec!["yes", "no"],
+        };
+        let sum: f64 = names.iter().map(|name| weight(id, name)).sum();
+        let probabilities: serde_json::Map<String, Value> =
+            names.iter().map(|name| ((*name).to_owned(), json!(weight(id, name) / sum))).collect();
+        answers.insert(id.to_owned(), json!({"type": kind, "probabilities": probabilities}));
+    }
+    json!({ "answers": answers })
 }
 
 /// A chat completion around a content.

@@ -1,0 +1,123 @@
+//! `dgem decide`: template → request → server → answers → gates.
+//!
+//! What can fail without a server fails before anything is sent (`prepare`, the gates, the cascade's settings). `preview` shows
+//! the request instead of sending it.
+
+mod prepare;
+mod preview;
+
+use std::io::{self, Write};
+
+use self::prepare::Prepared;
+use super::warn;
+use crate::asking::Asker;
+use crate::cascade::Cascade;
+use crate::cli::{Api, ConnectionFlags, DecideArgs};
+use crate::client::Client;
+use crate::env::Environment;
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::fallback;
+use crate::foreign::visible;
+use crate::gates::{Failure, Gates};
+use crate::output::{self, Report, Style};
+use crate::permute;
+use crate::settings::Settings;
+use crate::verdict::Verdict;
+
+pub(super) async fn run(
+    args: DecideArgs,
+    connection: &ConnectionFlags,
+    environment: &Environment,
+) -> Result<Exit, Error> {
+    let settings = Settings::resolve(connection, environment)?;
+    let Prepared { schema, state } = prepare::prepare(&args, environment)?;
+    let gates = Gates::new(&args.gates, &schema)?;
+    let cascade = Cascade::new(&args.cascade, !state.images.is_empty(), environment)?;
+    if args.output.dry_run || args.output.curl {
+        let text = preview::text(&settings, args.read.api, &schema, &state, args.output.curl);
+        writeln!(io::stdout().lock(), "{text}")?;
+        return Ok(Exit::Done);
+    }
+
+    let wanted = settings.model.clone();
+    let client = super::connect::ready(Client::new(settings)?).await?;
+    let asker = Asker::new(client, state, args.read.api);
+    let asked = permute::ask(&asker, &schema, args.read.permute).await;
+    let (mut answered, permutation) = match (&cascade, asked) {
+        (Some(cascade), Err(error)) => (cascade.instead_of(&asker, &schema, error)?, None),
+        (_, asked) => asked?,
+    };
+    let telemetry = match &cascade {
+        Some(cascade) => Some(cascade.run(asker.state(), &schema, &mut answered).await),
+        None => None,
+    };
+
+    let (decided, verdict) = (&answered.decided, &answered.verdict);
+    if args.read.api.is_none() && asker.api() == Some(Api::Openai) {
+        warn(fallback::WARNING);
+    }
+    decided.reply.warnings.iter().chain(&verdict.notes).for_each(|text| warn(text));
+    warn_other_model(wanted.as_deref(), decided.reply.model.as_deref());
+    let failures = gates.failures(verdict, &decided.reply.diagnostics);
+    let report = Report {
+        schema: &schema,
+        decided,
+        verdict,
+        permutation: permutation.as_ref(),
+        cascade: telemetry.as_ref(),
+        gates: args.gates.any().then_some(&failures),
+        api: asker.api(),
+    };
+    let stdout = io::stdout();
+    let style = Style::for_stream(&stdout, environment);
+    output::write(&mut stdout.lock(), &args.output, style, &report)?;
+    if let Some(error) = telemetry.as_ref().and_then(|telemetry| telemetry.error.as_deref()) {
+        warn(&format!("the second model did not help: {error}; the first model's answers stand"));
+    }
+    Ok(end(verdict, &failures, args.gates.strict))
+}
+
+/// Says on stderr what is wrong with the answers, and how the run ended.
+fn end(verdict: &Verdict<'_>, failures: &[Failure], strict: bool) -> Exit {
+    let missing: Vec<String> = verdict.missing().iter().map(|id| format!("`{}`", visible(id))).collect();
+    if !missing.is_empty() {
+        warn(&format!("the reply has no answer for {}", missing.join(", ")));
+    }
+    for (id, reason) in verdict.invalid() {
+        warn(&format!("the answer to `{}` is invalid: {reason}", visible(id)));
+    }
+    for failure in failures {
+        let _ = writeln!(io::stderr(), "{failure}");
+    }
+    match exit(verdict, strict) {
+        Exit::Done if !failures.is_empty() => Exit::ConditionNotMet,
+        exit => exit,
+    }
+}
+
+/// A wrong answer is worse than none: it always shows in the exit code.
+fn exit(verdict: &Verdict<'_>, strict: bool) -> Exit {
+    let missing = !verdict.missing().is_empty();
+    let invalid = verdict.invalid().next().is_some();
+    if !missing && !invalid {
+        Exit::Done
+    } else if !verdict.any_answered() || (invalid && strict) {
+        Exit::Rejected
+    } else if invalid || strict {
+        Exit::ConditionNotMet
+    } else {
+        Exit::Done
+    }
+}
+
+/// Some servers have one model and answer with it whatever was asked for.
+fn warn_other_model(wanted: Option<&str>, answered: Option<&str>) {
+    // What follows a colon chooses how a model works, not which one.
+    let name = |model: &str| model.split(':').next().unwrap_or_default().to_owned();
+    if let (Some(wanted), Some(answered)) = (wanted, answered)
+        && name(wanted) != name(answered)
+    {
+        warn(&format!("`{}` was asked for, and `{}` answered", visible(wanted), visible(answered)));
+    }
+}

@@ -1,0 +1,145 @@
+//! From the flags to a validated schema and a state: everything that can fail without a server.
+
+use std::path::Path;
+
+use decision::{Layout, Samples, Schema, closest};
+
+use crate::capped;
+use crate::cli::{DecideArgs, ReadFlags, VariableFlags};
+use crate::env::Environment;
+use crate::error::Error;
+use crate::image::Image;
+use crate::state::State;
+use crate::template::{Catalogue, client_limits};
+use crate::variables::Variables;
+
+pub(super) struct Prepared {
+    pub(super) schema: Schema,
+    pub(super) state: State,
+}
+
+pub(super) fn prepare(args: &DecideArgs, environment: &Environment) -> Result<Prepared, Error> {
+    if args.state.as_deref() == Some("-") && reads_stdin(&args.variables) {
+        return Err(Error::StdinTwice { flag: "--state -".to_owned() });
+    }
+    let variables = Variables::gather(&args.variables)?;
+    let given = args.state.as_deref().map(read_state).transpose()?;
+    // Clap makes sure that one of the two is there.
+    let origin = args.schema.as_deref().or(args.template.as_deref()).unwrap_or(Path::new(""));
+    let (mut schema, text) = match &args.schema {
+        Some(path) => from_schema(path, given, &variables, args.images.is_empty())?,
+        None => from_template(args, origin, given, &variables, environment)?,
+    };
+    apply(&args.read, &mut schema)?;
+    schema.validate(&client_limits()).map_err(|cause| Error::schema(origin, cause))?;
+    check_fields(&args.output.fields, &schema)?;
+    let images = args.images.iter().map(|text| Image::load(text)).collect::<Result<_, _>>()?;
+    Ok(Prepared { schema, state: State { text, images } })
+}
+
+fn from_template(
+    args: &DecideArgs,
+    origin: &Path,
+    given: Option<String>,
+    variables: &Variables,
+    environment: &Environment,
+) -> Result<(Schema, String), Error> {
+    let template = Catalogue::new(&args.catalogue, environment).load(origin)?;
+    let request = match (&given, args.images.is_empty()) {
+        (None, true) => template.request_with_state(variables)?,
+        _ => template.request(variables)?,
+    };
+    super::super::template::warn_unknown(&template, variables, &request);
+    Ok((request.schema, given.unwrap_or(request.state)))
+}
+
+/// The variables are the state when none is given.
+fn from_schema(
+    path: &Path,
+    given: Option<String>,
+    variables: &Variables,
+    no_images: bool,
+) -> Result<(Schema, String), Error> {
+    let text = capped::read_file(path, capped::TEMPLATE_BYTES)
+        .and_then(capped::text)
+        .map_err(|cause| Error::SchemaFile { path: path.to_owned(), cause })?;
+    let schema = Schema::from_json(&text).map_err(|cause| Error::schema(path, cause))?;
+    let names = variables.names().count();
+    match given {
+        Some(state) => Ok((schema, state)),
+        None if names == 0 && no_images => Err(Error::NoState { path: path.to_owned() }),
+        None if names == 0 => Ok((schema, String::new())),
+        None => Ok((schema, serde_json::Value::Object(variables.as_map().clone()).to_string())),
+    }
+}
+
+fn reads_stdin(flags: &VariableFlags) -> bool {
+    let value_is_stdin = |pair: &String| pair.split_once('=').is_some_and(|(_, value)| value == "-");
+    flags.data.as_deref() == Some("-") || flags.var.iter().any(value_is_stdin)
+}
+
+/// `-` is stdin, what begins with a brace or a bracket is JSON itself, anything else a file. Nothing in it is changed.
+fn read_state(text: &str) -> Result<String, Error> {
+    let refuse = |name: &str, reason: String| Error::BadState { name: name.to_owned(), reason };
+    match text.trim_start() {
+        "-" => capped::read(std::io::stdin().lock(), capped::VARIABLES_BYTES)
+            .and_then(capped::text)
+            .map_err(|cause| refuse("stdin", cause.to_string())),
+        json if json.starts_with(['{', '[']) => {
+            serde_json::from_str::<serde::de::IgnoredAny>(json)
+                .map_err(|cause| refuse("the JSON given to --state", cause.to_string()))?;
+            Ok(text.to_owned())
+        }
+        _ => capped::read_file(Path::new(text), capped::VARIABLES_BYTES)
+            .and_then(capped::text)
+            .map_err(|cause| refuse(text, cause.to_string())),
+    }
+}
+
+fn apply(flags: &ReadFlags, schema: &mut Schema) -> Result<(), Error> {
+    if let Some(text) = &flags.samples {
+        schema.samples = samples(text)?;
+    }
+    if let Some(text) = &flags.layout {
+        schema.layout = [Layout::SchemaFirst, Layout::DocumentFirst]
+            .into_iter()
+            .find(|layout| layout.as_str() == text.replace('-', "_"))
+            .ok_or_else(|| Error::BadLayout { value: text.clone() })?;
+    }
+    if let Some(tokens) = flags.think {
+        schema.think = tokens;
+    }
+    if flags.seed.is_some() {
+        schema.seed = flags.seed;
+    }
+    match flags.permute {
+        Some(0) => Err(Error::BadPermute),
+        _ => Ok(()),
+    }
+}
+
+fn samples(text: &str) -> Result<Samples, Error> {
+    match text.trim() {
+        "auto" => Ok(Samples::Auto),
+        number => number
+            .parse()
+            .ok()
+            .filter(|count| *count >= 1)
+            .map(Samples::Fixed)
+            .ok_or_else(|| Error::BadSamples { value: text.to_owned() }),
+    }
+}
+
+fn check_fields(fields: &[String], schema: &Schema) -> Result<(), Error> {
+    let ids: Vec<&str> = schema.asked().iter().map(|question| question.id.as_str()).collect();
+    match fields.iter().find(|field| !ids.contains(&field.as_str())) {
+        None => Ok(()),
+        Some(field) => {
+            let hint = match closest(field, ids.iter().copied()) {
+                Some(id) => format!("did you mean `{id}`?"),
+                None => format!("the questions are: {}", ids.join(", ")),
+            };
+            Err(Error::UnknownField { field: field.clone(), hint })
+        }
+    }
+}
