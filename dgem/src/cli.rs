@@ -51,7 +51,7 @@ pub enum Command {
     /// Ask the questions of a template and print the answers
     ///
     /// Example: dgem decide -t templates/support_triage.json.tmpl -v 'ticket=I was billed twice!' --stats
-    Decide(DecideArgs),
+    Decide(Box<DecideArgs>),
     /// Look at templates; no server needed
     #[command(subcommand)]
     Template(TemplateCommand),

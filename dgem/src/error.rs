@@ -250,7 +250,16 @@ impl Error {
     pub fn exit(&self) -> Exit {
         match self {
             Self::GaveUp { cause, .. } | Self::SetBy { cause, .. } => cause.exit(),
-            Self::NoToken { transient: true, .. } => Exit::Unavailable,
+            Self::HttpSetup { .. }
+            | Self::NoToken { transient: true, .. }
+            | Self::NoTls { .. }
+            | Self::Untrusted { .. }
+            | Self::NotReady { .. }
+            | Self::NeverReady { .. }
+            | Self::Unreachable { .. }
+            | Self::DeadlinePassed { .. }
+            | Self::Transport { .. }
+            | Self::Status { status: 408 | 425 | 429 | 500.., .. } => Exit::Unavailable,
             Self::TokenFile { .. }
             | Self::BadToken { .. }
             | Self::TokenInTheClear { .. }
@@ -259,16 +268,9 @@ impl Error {
             | Self::NoCredentials { .. }
             | Self::NoToken { .. }
             | Self::Status { status: 401 | 403 | 407, .. } => Exit::Auth,
-            Self::HttpSetup { .. }
-            | Self::NoTls { .. }
-            | Self::NotReady { .. }
-            | Self::NeverReady { .. }
-            | Self::Unreachable { .. }
-            | Self::DeadlinePassed { .. }
-            | Self::Transport { .. }
-            | Self::Status { status: 408 | 425 | 429 | 500.., .. } => Exit::Unavailable,
             Self::Status { .. }
             | Self::NoDecision { .. }
+            | Self::NoModels { .. }
             | Self::ReplyTooLarge { .. }
             | Self::TooManyLevels { .. }
             | Self::TooManySeeded { .. }

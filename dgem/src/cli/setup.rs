@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use clap_complete::Shell;
 
 /// What `dgem --version` prints.
-pub const LONG_VERSION: &str = concat!(
+pub(super) const LONG_VERSION: &str = concat!(
     env!("CARGO_PKG_VERSION"),
     " (git ",
     env!("GIT_REVISION"),

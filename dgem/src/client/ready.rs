@@ -43,10 +43,7 @@ impl Client {
         let deadline = start + longest;
         loop {
             let look = self.look(&url, LONGEST_LOOK.min(deadline.saturating_duration_since(Instant::now())));
-            let error = match look.await {
-                Ok(_) => return Ok(()),
-                Err(error) => error,
-            };
+            let Err(error) = look.await else { return Ok(()) };
             let progress = match &error {
                 Error::NotReady { body, .. } => progress(body),
                 Error::Status { status: 404 | 405, .. } => return Ok(()),

@@ -24,7 +24,7 @@ pub async fn run(cli: Cli, environment: &Environment) -> Result<Exit, Error> {
         None => environment.clone(),
     };
     match cli.command {
-        Command::Decide(args) => decide::run(args, &cli.connection, environment).await,
+        Command::Decide(args) => decide::run(*args, &cli.connection, environment).await,
         Command::Template(command) => template::run(command, &cli.connection, environment).await,
         Command::Models(args) => models::run(&args, &cli.connection, environment).await,
         Command::Doctor(args) => doctor::run(&args, &cli.connection, environment).await,

@@ -16,7 +16,7 @@ pub enum Files {
 }
 
 /// One setting.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Key {
     /// In a file; with dashes and two in front, the flag.
     pub name: &'static str,
@@ -26,6 +26,12 @@ pub struct Key {
     /// Its value may be a secret and is never shown.
     pub secret: bool,
     flag: fn(&ConnectionFlags) -> Option<&String>,
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
 }
 
 impl Key {

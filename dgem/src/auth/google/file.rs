@@ -15,7 +15,7 @@ use crate::foreign::clipped;
 const DEFAULT_FILE: &str = "application_default_credentials.json";
 
 pub(super) enum Credentials {
-    Key(Key),
+    Key(Box<Key>),
     User(User),
     Impersonated { account: String, delegates: Vec<String>, source: Box<Credentials> },
 }
@@ -44,7 +44,7 @@ impl Credentials {
     fn parse(value: &Value, provider: &str) -> Result<Self, Error> {
         let refuse = |reason: String| no_token(provider, reason, false);
         match value["type"].as_str() {
-            Some("service_account") => Key::parse(value, provider).map(Self::Key),
+            Some("service_account") => Key::parse(value, provider).map(|key| Self::Key(Box::new(key))),
             Some("authorized_user") => User::parse(value, provider).map(Self::User),
             Some("impersonated_service_account") => {
                 let account = value["service_account_impersonation_url"]

@@ -1,7 +1,7 @@
 //! A token from Google: the sources in their order, of which the first that applies is taken.
 //!
-//! 1. the credentials file named in `GOOGLE_APPLICATION_CREDENTIALS`; 2. the one of `gcloud auth application-default login`;
-//! 3. the metadata server of the machine; 4. the program `gcloud`. A source that applies and fails is an error, never a
+//! First the credentials file named in `GOOGLE_APPLICATION_CREDENTIALS`, then the one of `gcloud auth application-default
+//! login`, the metadata server of the machine, the program `gcloud`. A source that applies and fails is an error, never a
 //! silent step to the next. With a service account to act as, the sources give the token to ask IAM with (`impersonation`).
 //!
 //! The crate `gcp_auth` reads key files and signs (`key`). The rest is done here, because that crate makes no ID tokens, and
