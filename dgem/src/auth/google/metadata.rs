@@ -33,7 +33,8 @@ pub(super) async fn token(
     let reachable = async {
         let mut addresses = lookup_host(&address).await.map_err(|_| format!("{host} is not known here"))?;
         let address = addresses.next().ok_or_else(|| format!("{host} has no address"))?;
-        tokio::net::TcpStream::connect(address).await.map_err(|cause| format!("{host}: {cause}"))
+        let connected = tokio::net::TcpStream::connect(address).await;
+        connected.map(drop).map_err(|cause| format!("{host}: {cause}"))
     };
     let probe =
         timeout(LONGEST, reachable).await.unwrap_or_else(|_| Err(format!("{host} did not answer in time")));
