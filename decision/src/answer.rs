@@ -49,7 +49,9 @@ pub type Answers = IndexMap<String, Option<Answer>>;
 
 /// The whole content of a decision reply.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DecisionReply {
+    #[cfg_attr(feature = "openapi", schema(value_type = IndexMap<String, crate::openapi::OptionalAnswerForm>))]
     pub answers: Answers,
     #[serde(default)]
     pub diagnostics: Diagnostics,

@@ -11,6 +11,7 @@ use crate::tolerance::{first_number, largest_number, null_as_default, number_lis
 
 /// The `diagnostics` object of a reply.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct Diagnostics {
     /// `diffusion`, `autoregressive`, …
@@ -45,6 +46,7 @@ pub struct Diagnostics {
 
 /// Why a question was not asked: the answer of `because` was `was`, and one of `wanted` was needed.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct Skipped {
     pub because: String,
@@ -55,10 +57,12 @@ pub struct Skipped {
 
 /// How many reads were taken and by which rule.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct SamplesTaken {
     #[serde(deserialize_with = "first_number")]
     pub n: u32,
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::openapi::PolicyForm))]
     pub policy: Policy,
 }
 
@@ -98,6 +102,7 @@ impl Default for Policy {
 
 /// Where the time went, in milliseconds, and what it bought.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct Timing {
     #[serde(deserialize_with = "null_as_default")]
@@ -123,6 +128,7 @@ pub struct Timing {
 
 /// What the model said at one slot before and after the restriction to the labels.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct SlotDiagnostics {
     /// Row of the slot on its canvas.

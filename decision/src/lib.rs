@@ -15,6 +15,8 @@ mod fields;
 mod keys;
 mod limits;
 mod normalise;
+#[cfg(feature = "openapi")]
+pub mod openapi;
 mod plan;
 mod probability;
 mod question;

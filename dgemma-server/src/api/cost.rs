@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use decision::Timing;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use crate::queue::ReadDone;
 
@@ -19,7 +20,7 @@ pub(super) struct Cost {
 }
 
 /// Token counts in OpenAI's shape.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Usage {
     pub prompt_tokens: u64,
     /// Slot rows read: nothing is generated.
@@ -28,7 +29,7 @@ pub struct Usage {
     pub prompt_tokens_details: PromptTokensDetails,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 pub struct PromptTokensDetails {
     pub cached_tokens: u64,
 }

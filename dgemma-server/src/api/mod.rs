@@ -23,6 +23,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use decision::Route;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use crate::engine::EngineInfo;
 use crate::error::Error;
@@ -57,7 +58,7 @@ pub struct Stream {
 }
 
 /// The body of the health routes.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Status {
     pub status: &'static str,
     pub phase: &'static str,
@@ -66,7 +67,7 @@ pub struct Status {
 }
 
 /// One entry of `GET /v1/models`.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct ModelEntry {
     pub id: String,
     pub object: &'static str,
@@ -76,7 +77,7 @@ pub struct ModelEntry {
     pub limits: Option<ModelLimits>,
 }
 
-#[derive(Debug, Clone, Copy, Serialize)]
+#[derive(Debug, Clone, Copy, Serialize, ToSchema)]
 pub struct ModelLimits {
     pub questions: usize,
     /// Longest id of a question.

@@ -3,12 +3,13 @@
 //! The content of a decision is one JSON string; a stream sends it as one chunk, since there is nothing to wait for.
 
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::cost::Usage;
 use crate::error::Error;
 
 /// A whole reply.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Completion {
     pub id: String,
     pub object: &'static str,
@@ -19,24 +20,26 @@ pub struct Completion {
     pub usage: Usage,
 }
 
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Choice {
     pub index: u32,
     pub message: AssistantMessage,
+    #[schema(value_type = Option<Object>)]
     pub logprobs: Option<()>,
     pub finish_reason: &'static str,
 }
 
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct AssistantMessage {
     pub role: &'static str,
     pub content: String,
+    #[schema(value_type = Option<String>)]
     pub refusal: Option<()>,
 }
 
 /// One event of a stream.
-#[derive(Debug, Serialize)]
-struct Chunk<'a> {
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Chunk<'a> {
     id: &'a str,
     object: &'static str,
     created: u64,
@@ -46,15 +49,16 @@ struct Chunk<'a> {
     usage: Option<Usage>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 struct ChunkChoice<'a> {
     index: u32,
     delta: Delta<'a>,
+    #[schema(value_type = Option<Object>)]
     logprobs: Option<()>,
     finish_reason: &'static str,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 struct Delta<'a> {
     role: &'a str,
     content: &'a str,

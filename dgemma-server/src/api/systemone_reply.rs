@@ -5,31 +5,38 @@
 use decision::{Answer, Diagnostics, Kind, Question, Schema};
 use indexmap::IndexMap;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::decide::Decision;
 use super::systemone::type_name;
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub struct SystemoneReply {
     pub model: String,
     /// In the order of the request; `None` for a question that was skipped.
+    #[schema(value_type = IndexMap<String, OptionalAnswer>)]
     pub answers: IndexMap<String, Option<SystemoneAnswer>>,
     pub usage: SystemoneUsage,
     pub x_diagnostics: Diagnostics,
 }
 
-#[derive(Debug, Clone, Copy, Serialize)]
+/// An answer, or null for a question that was skipped, as `/openapi.json` describes it.
+#[derive(Debug, ToSchema)]
+#[schema(as = SystemoneOptionalAnswer)]
+pub struct OptionalAnswer(pub Option<SystemoneAnswer>);
+
+#[derive(Debug, Clone, Copy, Serialize, ToSchema)]
 pub struct SystemoneUsage {
     pub input_tokens: u64,
     pub output_tokens: u64,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub struct SystemoneAnswer {
     #[serde(rename = "type")]
     pub kind: &'static str,
     #[serde(flatten)]
-    pub value: Value,
+    pub value: TypedValue,
     /// Nats.
     pub x_entropy: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -37,9 +44,10 @@ pub struct SystemoneAnswer {
 }
 
 /// What a type of question has of its own.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = SystemoneValue)]
 #[serde(untagged)]
-pub enum Value {
+pub enum TypedValue {
     Noul {
         noul: f64,
         x_probabilities: IndexMap<String, f64>,
@@ -87,17 +95,17 @@ impl SystemoneAnswer {
         let numbered = || (0..probabilities.len()).map(|level| level.to_string());
         let named = |names: Vec<String>| names.into_iter().zip(probabilities.iter().copied()).collect();
         let value = match &question.kind {
-            Kind::Boolean { .. } => Value::Noul {
+            Kind::Boolean { .. } => TypedValue::Noul {
                 noul: probabilities.first().copied().unwrap_or_default(),
                 x_probabilities: named(vec!["true".into(), "false".into()]),
                 x_confidence: above_chance(&probabilities),
             },
-            Kind::Choice { options } => Value::Choice {
+            Kind::Choice { options } => TypedValue::Choice {
                 choice: answer.name().to_owned(),
                 probabilities: named(options.iter().map(|option| option.name.clone()).collect()),
                 confidence: above_chance(&probabilities),
             },
-            Kind::Score { levels } => Value::Score {
+            Kind::Score { levels } => TypedValue::Score {
                 score: probabilities.iter().enumerate().map(|(level, p)| level as f64 * p).sum(),
                 legend: numbered().zip(levels.iter().cloned()).collect(),
                 probabilities: named(numbered().collect()),

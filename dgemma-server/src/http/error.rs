@@ -7,13 +7,14 @@ use std::sync::Arc;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::trace::REQUEST_ID;
 use crate::api::reply::to_json;
 use crate::error::{Error, Kind};
 
 /// Status, OpenAI's error type, and the seconds of `Retry-After`, for every kind.
-const TABLE: [(Kind, StatusCode, &str, Option<u32>); 12] = [
+pub(super) const TABLE: [(Kind, StatusCode, &str, Option<u32>); 12] = [
     (Kind::Invalid, StatusCode::BAD_REQUEST, "invalid_request_error", None),
     (Kind::NoRoute, StatusCode::NOT_FOUND, "invalid_request_error", None),
     (Kind::MethodNotAllowed, StatusCode::METHOD_NOT_ALLOWED, "invalid_request_error", None),
@@ -32,13 +33,13 @@ const TABLE: [(Kind, StatusCode, &str, Option<u32>); 12] = [
 #[derive(Debug, Clone)]
 pub(super) struct Failure(pub(super) Arc<Error>);
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub(super) struct ErrorBody<'a> {
     error: ErrorFields<'a>,
     request_id: &'a str,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 struct ErrorFields<'a> {
     message: String,
     #[serde(rename = "type")]

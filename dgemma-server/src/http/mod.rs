@@ -10,6 +10,7 @@ mod envelope;
 mod error;
 pub mod keys;
 pub mod listen;
+mod openapi;
 pub mod routes;
 mod socket;
 mod systemone;
@@ -23,6 +24,7 @@ use axum::http::{HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Json, Router};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use crate::api::reply::to_json;
 use crate::api::{Api, ModelEntry, Status};
@@ -42,7 +44,12 @@ struct Shared {
     log_content: bool,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+struct Alive {
+    status: &'static str,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
 struct Health<'a> {
     #[serde(flatten)]
     status: Status,
@@ -54,7 +61,7 @@ struct Health<'a> {
     device: Option<&'a str>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 struct Models {
     object: &'static str,
     data: Vec<ModelEntry>,
@@ -62,7 +69,7 @@ struct Models {
     models: Vec<JevModel>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 struct JevModel {
     name: String,
     description: &'static str,
@@ -82,7 +89,7 @@ pub fn router(api: Arc<Api>, metrics: Arc<Metrics>, options: &Options) -> Router
 }
 
 async fn livez() -> Response {
-    Json(serde_json::json!({"status": "ok"})).into_response()
+    Json(Alive { status: "ok" }).into_response()
 }
 
 async fn readyz(State(Shared { api, .. }): State<Shared>) -> Response {

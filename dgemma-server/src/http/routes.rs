@@ -11,7 +11,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::cors::CorsLayer;
 
 use super::keys::{API_KEY, Keys};
-use super::{Shared, connections, deadline, envelope, error, keys, systemone, trace};
+use super::{Shared, connections, deadline, envelope, error, keys, openapi, systemone, trace};
 use crate::metrics::OTHER_ROUTE;
 
 /// One route.
@@ -25,11 +25,12 @@ pub struct Route {
 }
 
 /// All of them.
-pub const ROUTES: [Route; 7] = [
+pub const ROUTES: [Route; 8] = [
     Route { open: true, ..read("/livez", || get(super::livez)) },
     Route { open: true, ..read("/readyz", || get(super::readyz)) },
     read("/health", || get(super::health)),
     read("/metrics", || get(super::metrics)),
+    read(openapi::PATH, || get(openapi::openapi)),
     read("/v1/models", || get(super::models)),
     write("/v1/chat/completions", || post(super::chat)),
     write(systemone::PATH, || post(systemone::systemone)),

@@ -8,6 +8,7 @@ use axum::extract::{FromRequest, Multipart, Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::Response;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::Shared;
 use super::error::{ErrorBody, kind_name};
@@ -16,21 +17,24 @@ use crate::error::{Error, Kind};
 
 pub(super) const PATH: &str = "/v1/systemone";
 
-#[derive(Debug, Serialize)]
-struct ErrorReply<'a> {
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = SystemoneError)]
+pub(super) struct ErrorReply<'a> {
     detail: Detail<'a>,
     #[serde(flatten)]
     error: ErrorBody<'a>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = SystemoneErrorDetail)]
 #[serde(untagged)]
 enum Detail<'a> {
     Validation([Invalid<'a>; 1]),
     Other { error_type: &'static str, message: String },
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = SystemoneInvalid)]
 struct Invalid<'a> {
     /// From the body inwards.
     loc: Vec<&'a str>,

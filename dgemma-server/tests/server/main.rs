@@ -8,6 +8,7 @@ mod connections;
 mod decisions;
 mod errors;
 mod native;
+mod openapi;
 mod operation;
 mod program;
 mod scheduler;
