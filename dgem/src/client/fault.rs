@@ -52,7 +52,12 @@ pub(super) fn status(url: String, status: u16, body: &[u8], location: Option<Str
     if status == 503 && url.ends_with("/readyz") {
         return Error::NotReady { url, body: body.to_vec() };
     }
-    Error::Status { hint: hint(status, &url, pass), url, status, message }
+    // A server of ours gives its own hint, which knows more.
+    let (message, hint) = match message.split_once("; hint: ") {
+        Some((message, hint)) => (message.to_owned(), hint.to_owned()),
+        None => (message, hint(status, &url, pass)),
+    };
+    Error::Status { hint, url, status, message }
 }
 
 /// Where a redirect points; redirects are not followed.

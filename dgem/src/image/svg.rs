@@ -4,6 +4,7 @@
 //! not read files: a picture it links to would be sent to the server.
 
 use resvg::tiny_skia::{Color, Pixmap, Transform};
+use resvg::usvg::fontdb::{Database, Family, Query};
 use resvg::usvg::{Options, Tree};
 
 /// Longer side of the result, in pixels: larger drawings are scaled down. No model sees more.
@@ -13,7 +14,17 @@ const LONGEST_SIDE: f32 = 2048.0;
 pub(super) fn rasterise(svg: &[u8]) -> Result<Vec<u8>, String> {
     let mut options = Options::default();
     options.image_href_resolver.resolve_string = Box::new(|_, _| None);
-    options.fontdb_mut().load_system_fonts();
+    if holds_text(svg) {
+        let fonts = options.fontdb_mut();
+        fonts.load_system_fonts();
+        if fonts.is_empty() {
+            // Without the words the picture would be another one.
+            let reason =
+                "it holds text, and there are no fonts on this machine: install some, or convert it to PNG";
+            return Err(reason.to_owned());
+        }
+        name_families(fonts);
+    }
     let tree = Tree::from_data(svg, &options).map_err(|cause| format!("it is no valid SVG: {cause}"))?;
     let size = tree.size();
     let scale = (LONGEST_SIDE / size.width().max(size.height())).min(1.0);
@@ -22,4 +33,30 @@ pub(super) fn rasterise(svg: &[u8]) -> Result<Vec<u8>, String> {
     picture.fill(Color::WHITE);
     resvg::render(&tree, Transform::from_scale(scale, scale), &mut picture.as_mut());
     picture.encode_png().map_err(|cause| format!("it cannot be drawn: {cause}"))
+}
+
+fn holds_text(svg: &[u8]) -> bool {
+    svg.windows(5).any(|part| part == b"<text")
+}
+
+/// The renderer takes `serif` for every family that is not there, and leaves words out when that is not there either. Its own
+/// names for the general families are those of another system.
+fn name_families(fonts: &mut Database) {
+    let with = |fonts: &Database, part: &str| {
+        let names: Vec<&String> =
+            fonts.faces().flat_map(|face| &face.families).map(|(name, _)| name).collect();
+        names.iter().find(|name| name.contains(part)).or(names.first()).map(|name| (*name).clone())
+    };
+    let there =
+        |fonts: &Database, family| fonts.query(&Query { families: &[family], ..Query::default() }).is_some();
+    for (family, part) in [(Family::SansSerif, "Sans"), (Family::Serif, "Serif"), (Family::Monospace, "Mono")]
+    {
+        if let Some(name) = with(fonts, part).filter(|_| !there(fonts, family)) {
+            match family {
+                Family::SansSerif => fonts.set_sans_serif_family(name),
+                Family::Monospace => fonts.set_monospace_family(name),
+                _ => fonts.set_serif_family(name),
+            }
+        }
+    }
 }

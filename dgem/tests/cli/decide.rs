@@ -367,6 +367,13 @@ fn every_failure_of_the_server_has_its_exit_code_a_message_and_a_hint() {
 }
 
 #[test]
+fn a_hint_of_the_server_is_the_only_hint() {
+    let server = Server::new(400, r#"{"error": {"message": "no such part; hint: send text"}}"#);
+    let output = decide(&server.url).args(["-v", TICKET]).output().unwrap();
+    assert!(stderr(&output).ends_with("HTTP 400: no such part\nhint: send text\n"), "{}", stderr(&output));
+}
+
+#[test]
 fn what_is_no_decision_exits_4_and_shows_the_reply() {
     for body in
         [completion("I would say billing."), "<html>hello</html>".to_owned(), "{\"choices\": []}".to_owned()]

@@ -67,8 +67,27 @@ fn case_42_svg_is_drawn_whatever_its_name_and_form() {
     }
     let remote = "https://example.org/picture.svg";
     assert_eq!(url(&parts(&[remote])[0]), remote);
-    let fixture = concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/ui_component.svg");
-    assert!(url(&parts(&[fixture])[0]).len() > 2_000);
+}
+
+#[test]
+fn words_in_an_svg_are_drawn_or_it_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let plain = write(folder.path(), "a.svg", SVG);
+    let text =
+        write(folder.path(), "b.svg", SVG.replace("</svg>", "<text x=\"2\" y=\"20\">Pay now</text></svg>"));
+    // The example of the user's README.
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/ui_component.svg");
+    for image in [text.to_str().unwrap(), example] {
+        let server = Server::deciding(&support_reply());
+        let output = decide(&server.url, &[image]);
+        if output.status.success() {
+            let drawn = server.request().json()["messages"][1]["content"][0].clone();
+            assert_ne!(url(&drawn), url(&parts(&[plain.to_str().unwrap()])[0]));
+        } else {
+            assert_eq!(output.status.code(), Some(2));
+            assert!(stderr(&output).contains("no fonts on this machine"), "{}", stderr(&output));
+        }
+    }
 }
 
 #[test]
