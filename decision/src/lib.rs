@@ -9,6 +9,7 @@
 mod answer;
 mod answer_json;
 mod answer_template;
+mod calibration;
 mod diagnostics;
 mod error;
 mod fields;
@@ -31,6 +32,7 @@ mod tolerance;
 
 pub use answer::{Answer, AnswerValue, Answers, DecisionReply};
 pub use answer_template::{AnswerForm, AnswerTemplate};
+pub use calibration::{BINS, Bin, Calibration, GATES, Gate};
 pub use diagnostics::{Diagnostics, Policy, SamplesTaken, Skipped, SlotDiagnostics, Timing};
 pub use error::{Place, ReadingError, SchemaError};
 pub use keys::SCHEMA_KEYS;

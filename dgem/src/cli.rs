@@ -4,6 +4,7 @@
 
 #![allow(clippy::doc_markdown, reason = "the doc comments are the help text, which is no markdown")]
 
+mod batch;
 mod connection;
 mod decide;
 mod setup;
@@ -15,6 +16,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::exit;
 
+pub use batch::{BatchArgs, RowFormat};
 pub use connection::{AuthFlags, Color, ConnectionFlags};
 pub use decide::{
     Api, CascadeFlags, CascadeMode, CascadePrior, CascadeVia, DecideArgs, Format, GateFlags, OutputFlags,
@@ -52,6 +54,10 @@ pub enum Command {
     ///
     /// Example: dgem decide -t templates/support_triage.json.tmpl -v 'ticket=I was billed twice!' --stats
     Decide(Box<DecideArgs>),
+    /// Decide many rows with one template
+    ///
+    /// Example: dgem batch -t support_triage -i tickets.jsonl -o decided.jsonl -j 16
+    Batch(BatchArgs),
     /// Look at templates; no server needed
     #[command(subcommand)]
     Template(TemplateCommand),

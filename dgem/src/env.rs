@@ -47,6 +47,9 @@ pub const CASCADE_TOKEN: &str = "DGEM_CASCADE_TOKEN";
 pub const GEMINI_API_KEY: &str = "GEMINI_API_KEY";
 /// Google Cloud project that pays for Vertex AI.
 pub const GOOGLE_CLOUD_PROJECT: &str = "GOOGLE_CLOUD_PROJECT";
+/// Set by Cloud Run Jobs for every task: its number, counted from 0, and how many there are.
+pub const TASK_INDEX: &str = "CLOUD_RUN_TASK_INDEX";
+pub const TASK_COUNT: &str = "CLOUD_RUN_TASK_COUNT";
 /// Any value switches colour off (<https://no-color.org>).
 pub const NO_COLOR: &str = "NO_COLOR";
 /// Any value but 0 switches colour on, also without a terminal (<https://bixense.com/clicolors/>).
@@ -82,6 +85,8 @@ const ALL: &[&str] = &[
     CASCADE_TOKEN,
     GEMINI_API_KEY,
     GOOGLE_CLOUD_PROJECT,
+    TASK_INDEX,
+    TASK_COUNT,
     NO_COLOR,
     CONNECT_TIMEOUT,
     RETRIES,

@@ -145,6 +145,18 @@ pub enum Error {
     #[error("{failed} of {checked} templates failed the check\nhint: the lines above name what to change")]
     CheckFailed { failed: usize, checked: usize },
 
+    // Batches
+    #[error("cannot read the rows in {}: {cause}\nhint: -i takes a JSONL or CSV file, or - for stdin", path.display())]
+    BatchInput { path: PathBuf, cause: io::Error },
+    #[error("reading the rows broke off: {cause}\nhint: what is done stays done; go on with --resume")]
+    BatchRead { cause: io::Error },
+    #[error("cannot use the output {}: {reason}\nhint: {hint}", path.display())]
+    BatchOutput { path: PathBuf, reason: String, hint: &'static str },
+    #[error("invalid {origin} `{value}`\nhint: the form is I/N, shards counted from 0: 0/4, 1/4, 2/4, 3/4")]
+    BadShard { origin: &'static str, value: String },
+    #[error("{reason}")]
+    Row { reason: String },
+
     // The server
     #[error(
         "cannot set up HTTP: {cause}\nhint: check the system's certificate store and the proxy variables"

@@ -10,7 +10,9 @@ pub const HELP: &str = "Exit codes:
   2  a mistake in the command line, the settings or a template
   3  a token is missing, unreadable or not accepted
   4  the server refused the request, or its reply is no decision: no answer can be used, or one is invalid (--strict)
-  5  the server could not be reached, was not ready or took too long; trying again may help";
+  5  the server could not be reached, was not ready or took too long; trying again may help
+  6  some rows of a batch failed
+130  a batch was interrupted; it can be resumed";
 
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +31,10 @@ pub enum Exit {
     Rejected = 4,
     /// The server could not be reached, was not ready or took too long. Trying again may help.
     Unavailable = 5,
+    /// A batch ran, and some of its rows failed.
+    Partial = 6,
+    /// A batch was interrupted and can be resumed.
+    Interrupted = 130,
 }
 
 impl From<Exit> for ExitCode {

@@ -7,6 +7,7 @@
 
 pub mod asking;
 pub mod auth;
+pub mod batch;
 pub mod brackets;
 mod capped;
 pub mod cascade;

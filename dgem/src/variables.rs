@@ -37,6 +37,10 @@ impl Variables {
         &self.0
     }
 
+    pub fn into_map(self) -> Map<String, Value> {
+        self.0
+    }
+
     pub fn contains(&self, name: &str) -> bool {
         self.0.contains_key(name)
     }
@@ -92,7 +96,7 @@ fn read_value(key: &str, value: &str, stdin_used: &mut bool) -> Result<Value, Er
 }
 
 /// `true` and `false` are booleans, JSON objects and lists are taken apart, everything else (numbers too) is text.
-fn typed(text: &str) -> Value {
+pub(crate) fn typed(text: &str) -> Value {
     match text.trim() {
         "true" => Value::Bool(true),
         "false" => Value::Bool(false),

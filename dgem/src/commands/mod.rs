@@ -1,6 +1,7 @@
 //! One function per command: it takes what was typed, walks through the other modules and says how the run ended.
 
 mod auth;
+mod batch;
 mod completions;
 mod config;
 mod connect;
@@ -25,6 +26,7 @@ pub async fn run(cli: Cli, environment: &Environment) -> Result<Exit, Error> {
     };
     match cli.command {
         Command::Decide(args) => decide::run(*args, &cli.connection, environment).await,
+        Command::Batch(args) => batch::run(args, &cli.connection, environment).await,
         Command::Template(command) => template::run(command, &cli.connection, environment).await,
         Command::Models(args) => models::run(&args, &cli.connection, environment).await,
         Command::Doctor(args) => doctor::run(&args, &cli.connection, environment).await,
@@ -33,6 +35,11 @@ pub async fn run(cli: Cli, environment: &Environment) -> Result<Exit, Error> {
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),
     }
+}
+
+/// What a long run tells about itself: stderr.
+fn note(text: &str) {
+    let _ = writeln!(io::stderr(), "{text}");
 }
 
 /// A note that is no result: stderr.

@@ -166,15 +166,31 @@ impl Template {
 
     /// The validated request this template makes of the variables.
     pub fn request(&self, variables: &Variables) -> Result<Request, Error> {
-        self.within_limits(variables, |parsed, variables| {
-            Request::from_rendered(&parsed.render(variables)?, variables, &parsed.path)
-        })
+        self.within_limits(variables, Parsed::request)
     }
 
     /// [`Self::request`] for sending: a decision about nothing is refused.
     pub fn request_with_state(&self, variables: &Variables) -> Result<Request, Error> {
-        let request = self.request(variables)?;
-        if request.lacks_state() { Err(Error::NoState { path: self.0.path.clone() }) } else { Ok(request) }
+        self.request(variables).and_then(|request| self.0.with_state(request))
+    }
+
+    /// [`Self::request_with_state`] for many at once: each costs a share of one thread of the sandbox.
+    pub fn requests_with_state(&self, all: Vec<Variables>) -> Vec<Result<Request, Error>> {
+        if all.is_empty() {
+            return Vec::new();
+        }
+        let (parsed, shared) = (Arc::clone(&self.0), Arc::new(all));
+        let most_bytes =
+            sandbox::BASE_BYTES + VALUE_FACTOR * shared.iter().map(Variables::weight_bytes).sum::<u64>();
+        let inside = Arc::clone(&shared);
+        let together = sandbox::run(most_bytes, move || {
+            let request =
+                |variables| parsed.request(variables).and_then(|request| parsed.with_state(request));
+            inside.iter().map(request).collect()
+        });
+        // One of them ran into a limit: each for itself tells which.
+        together
+            .unwrap_or_else(|_| shared.iter().map(|variables| self.request_with_state(variables)).collect())
     }
 
     fn within_limits<T: Send + 'static>(
@@ -199,6 +215,14 @@ impl Template {
 const VALUE_FACTOR: u64 = 8;
 
 impl Parsed {
+    fn request(&self, variables: &Variables) -> Result<Request, Error> {
+        Request::from_rendered(&self.render(variables)?, variables, &self.path)
+    }
+
+    fn with_state(&self, request: Request) -> Result<Request, Error> {
+        if request.lacks_state() { Err(Error::NoState { path: self.path.clone() }) } else { Ok(request) }
+    }
+
     fn render(&self, variables: &Variables) -> Result<String, Error> {
         if let Some(name) = self.metadata.required.iter().find(|name| !variables.contains(name)) {
             return Err(self.undefined(name, variables));

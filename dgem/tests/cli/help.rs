@@ -10,6 +10,7 @@ const COMMANDS: &[&str] = &[
     "",
     "auth",
     "auth check",
+    "batch",
     "completions",
     "config",
     "config show",

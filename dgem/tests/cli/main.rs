@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at the first thing that is not as it must be")]
 
 mod auth;
+mod batch;
 mod brackets;
 mod cascade;
 mod decide;

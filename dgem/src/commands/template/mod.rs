@@ -39,7 +39,7 @@ pub(super) fn warn_unknown(template: &Template, variables: &Variables, request: 
 }
 
 /// What is said of a name that the template does not use.
-pub(super) fn unknown(template: &Template, name: &str) -> String {
+pub(in crate::commands) fn unknown(template: &Template, name: &str) -> String {
     let known = template.known();
     let listed = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
     let meant = match decision::closest(name, known.iter().copied()) {

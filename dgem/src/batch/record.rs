@@ -1,0 +1,73 @@
+//! One line of the output: what became of one row.
+//!
+//! ```text
+//! {"id":"a","status":"ok","answers":{"urgent":{…}},"expected":{"urgent":"yes"}}
+//! {"id":"b","status":"error","error":"http://…/chat/completions answered HTTP 400: …"}
+//! ```
+//!
+//! A later run reads it back to see what is done (`sink`) and what the report must know.
+
+use decision::Answer;
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::foreign::visible;
+use crate::verdict::{Outcome, Verdict};
+
+/// How a row ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Status {
+    /// Every question has an answer that counts, or was skipped.
+    Ok,
+    /// At least one has not; `error` says why.
+    Error,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Record {
+    pub(super) id: String,
+    pub(super) status: Status,
+    /// Question id → answer; `null` for a question that was skipped.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub(super) answers: IndexMap<String, Option<Answer>>,
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub(super) expected: Map<String, Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) error: Option<String>,
+}
+
+impl Record {
+    /// A row without any answer.
+    pub(super) fn failed(id: String, expected: Map<String, Value>, error: String) -> Self {
+        Self { id, status: Status::Error, answers: IndexMap::new(), expected, error: Some(error) }
+    }
+
+    /// A row that the server answered.
+    pub(super) fn answered(id: String, expected: Map<String, Value>, verdict: Verdict<'_>) -> Self {
+        let mut faults = Vec::new();
+        let mut answers = IndexMap::new();
+        for row in verdict.rows {
+            match row.outcome {
+                Outcome::Answered(answer) => drop(answers.insert(row.id.to_owned(), Some(answer))),
+                Outcome::Skipped(_) => drop(answers.insert(row.id.to_owned(), None)),
+                Outcome::Missing => faults.push(format!("the reply has no answer for `{}`", visible(row.id))),
+                Outcome::Invalid(reason) => {
+                    faults.push(format!("the answer to `{}` is invalid: {reason}", visible(row.id)));
+                }
+            }
+        }
+        let status = if faults.is_empty() { Status::Ok } else { Status::Error };
+        let error = (!faults.is_empty()).then(|| faults.join("; "));
+        Self { id, status, answers, expected, error }
+    }
+
+    /// As one line with its end.
+    pub(super) fn line(&self) -> Vec<u8> {
+        // Text keys and finite numbers cannot fail to serialise.
+        let mut line = serde_json::to_vec(self).unwrap_or_default();
+        line.push(b'\n');
+        line
+    }
+}

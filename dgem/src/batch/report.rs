@@ -1,0 +1,167 @@
+//! How good the answers are, when rows say which ones are right: per question and over all.
+
+use std::fmt;
+
+use decision::{Answer, AnswerValue, Calibration};
+use indexmap::IndexMap;
+use serde_json::Value;
+
+use super::record::Record;
+use crate::foreign::visible;
+use crate::output::text_table;
+
+/// Sums per question; empty when no row has an expected answer.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    questions: IndexMap<String, Question>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Question {
+    calibration: Calibration,
+    /// Rows whose expected answer is none that the question allows.
+    unknown: u64,
+    /// Rows without an answer to compare.
+    unanswered: u64,
+}
+
+impl Report {
+    /// Counts the answers of one row.
+    pub(super) fn add(&mut self, record: &Record) {
+        for (id, expected) in &record.expected {
+            let question = self.questions.entry(id.clone()).or_default();
+            let Some(answer) = record.answers.get(id).and_then(Option::as_ref) else {
+                question.unanswered += 1;
+                continue;
+            };
+            let probabilities: Vec<f64> = answer.probabilities.values().copied().collect();
+            let counted =
+                gold(answer, expected).is_some_and(|gold| question.calibration.add(&probabilities, gold));
+            question.unknown += u64::from(!counted);
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.questions.is_empty()
+    }
+}
+
+/// The index of the expected answer among those of the question. Case does not matter; a boolean may also be true or false.
+fn gold(answer: &Answer, expected: &Value) -> Option<usize> {
+    let text = expected.as_str().map_or_else(|| expected.to_string(), str::to_owned);
+    let wanted = match (&answer.value, text.trim().to_lowercase().as_str()) {
+        (AnswerValue::Boolean { .. }, "true" | "1") => "yes".to_owned(),
+        (AnswerValue::Boolean { .. }, "false" | "0") => "no".to_owned(),
+        (_, other) => other.to_owned(),
+    };
+    let exact = answer.probabilities.get_index_of(text.trim());
+    exact.or_else(|| answer.probabilities.keys().position(|name| name.to_lowercase() == wanted))
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut all = Calibration::default();
+        let mut rows = Vec::new();
+        for (id, question) in &self.questions {
+            all.merge(&question.calibration);
+            rows.push(row(&visible(id), &question.calibration));
+        }
+        if rows.len() > 1 {
+            rows.push(row("all", &all));
+        }
+        let header = ["QUESTION", "ANSWERS", "ACCURACY", "CONFIDENCE", "BRIER", "ECE"];
+        writeln!(f, "{}", text_table(&header, &[16, 8, 8, 10, 8, 8], &rows))?;
+        let gates: Vec<Vec<String>> = all
+            .gates()
+            .iter()
+            .map(|gate| {
+                vec![
+                    format!("{:.0}%", 100.0 * gate.hesitation),
+                    percent(gate.escalated),
+                    percent(gate.accuracy_of_kept),
+                    percent(gate.errors_caught),
+                ]
+            })
+            .collect();
+        let header = ["HESITATION FROM", "ESCALATED", "ACCURACY OF THE REST", "ERRORS CAUGHT"];
+        write!(f, "\n{}", text_table(&header, &[16, 10, 20, 14], &gates))?;
+        for (id, question) in &self.questions {
+            let id = visible(id);
+            if question.unknown > 0 {
+                write!(
+                    f,
+                    "\n{} rows expect an answer that `{id}` does not have; they are not counted",
+                    question.unknown
+                )?;
+            }
+            if question.unanswered > 0 {
+                write!(
+                    f,
+                    "\n{} rows have no answer to `{id}` to compare; they are not counted",
+                    question.unanswered
+                )?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn row(name: &str, calibration: &Calibration) -> Vec<String> {
+    vec![
+        name.to_owned(),
+        calibration.count().to_string(),
+        percent(calibration.accuracy()),
+        percent(calibration.confidence()),
+        format!("{:.4}", calibration.brier()),
+        format!("{:.4}", calibration.ece()),
+    ]
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1}%", 100.0 * share)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(expected: &str, answer: &str) -> Record {
+        let text =
+            format!(r#"{{"id": "x", "status": "ok", "answers": {{"q": {answer}}}, "expected": {expected}}}"#);
+        serde_json::from_str(&text).unwrap()
+    }
+
+    const YES: &str = r#"{"type": "boolean", "label": "yes", "noul": 0.9, "confidence": 0.9, "probabilities": {"yes": 0.9, "no": 0.1}, "entropy": 0.325, "hesitation": 0.469}"#;
+    const B: &str = r#"{"type": "choice", "label": "A", "choice": "B", "confidence": 0.8, "probabilities": {"B": 0.8, "A": 0.2}, "entropy": 0.5, "hesitation": 0.72}"#;
+
+    #[test]
+    fn case_25_answers_are_compared_by_their_names_and_not_by_their_labels() {
+        for (expected, answer, correct) in [
+            (r#"{"q": "yes"}"#, YES, 1),
+            (r#"{"q": true}"#, YES, 1),
+            (r#"{"q": "True"}"#, YES, 1),
+            (r#"{"q": "no"}"#, YES, 0),
+            (r#"{"q": false}"#, YES, 0),
+            (r#"{"q": "B"}"#, B, 1),
+            (r#"{"q": " b "}"#, B, 1),
+            (r#"{"q": "A"}"#, B, 0),
+        ] {
+            let mut report = Report::default();
+            report.add(&record(expected, answer));
+            let calibration = &report.questions["q"].calibration;
+            assert_eq!((calibration.count(), calibration.correct()), (1, correct), "{expected}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_compared_is_told_and_not_counted() {
+        let mut report = Report::default();
+        assert!(report.is_empty());
+        report.add(&record(r#"{"q": "oos"}"#, B));
+        report.add(&record(r#"{"q": "B"}"#, "null"));
+        let text = report.to_string();
+        assert!(text.contains("1 rows expect an answer") && text.contains("1 rows have no answer"), "{text}");
+        assert!(!text.contains("NaN"), "{text}");
+        assert_eq!(report.questions["q"].calibration.count(), 0);
+    }
+}

@@ -1,0 +1,169 @@
+//! The loop: takes jobs from the feeder, keeps requests in flight, writes what comes back, and knows when to stop.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::concurrency::Concurrency;
+use super::feeder::Job;
+use super::record::{Record, Status};
+use super::signals::Signals;
+use super::{Feeder, Progress, Report, Sink, Tally};
+use crate::client::Client;
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::verdict::Verdict;
+
+/// Between two looks at the disk and the bar.
+const TICK: Duration = Duration::from_millis(200);
+/// Lines that may wait for an earlier one before nothing new is started.
+const MOST_WAITING: usize = 4_096;
+/// So many rows without a single success mean that the server is not there at all.
+const HOPELESS: u64 = 20;
+
+/// One batch, ready to start.
+#[derive(Debug)]
+pub struct Run {
+    pub client: Client,
+    pub feeder: Feeder,
+    pub sink: Sink,
+    pub progress: Progress,
+    /// With what an earlier run has found.
+    pub report: Report,
+    pub jobs: u16,
+    pub max_errors: Option<u64>,
+}
+
+/// What a batch came to.
+#[derive(Debug)]
+pub struct Ended {
+    pub tally: Tally,
+    pub report: Report,
+    /// Why it ended before the input did.
+    pub stop: Option<Stop>,
+}
+
+#[derive(Debug)]
+pub enum Stop {
+    /// Ctrl-C or SIGTERM.
+    Interrupted,
+    /// As many rows failed as are allowed.
+    TooManyErrors,
+    /// Every further row would fail in the same way.
+    Hopeless(Error),
+}
+
+/// One row that came back.
+struct Finished {
+    place: u64,
+    record: Record,
+    wall: Option<Duration>,
+    /// The server said so at least once.
+    busy: bool,
+    error: Option<Error>,
+}
+
+impl Run {
+    /// Runs to the end of the input or to a reason to stop; requests in flight are always waited for, unless a second signal
+    /// comes. Runs inside a `LocalSet`: all of it shares one thread. Errors: the input or the output broke.
+    pub async fn run(self) -> Result<Ended, Error> {
+        let Self { client, feeder, mut sink, progress, mut report, jobs, max_errors } = self;
+        let mut signals = Signals::new().map_err(Error::Output)?;
+        let mut chunks = feeder.start(sink.key())?;
+        let mut concurrency = Concurrency::new(jobs);
+        let mut tally = Tally::new();
+        let mut ready: VecDeque<Job> = VecDeque::new();
+        let mut flying: JoinSet<Finished> = JoinSet::new();
+        let mut stop = None;
+        let mut ended = false;
+        let mut broken = None;
+        let mut tick = interval(TICK);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let go_on = stop.is_none() && broken.is_none();
+            while go_on && flying.len() < concurrency.limit() && sink.waiting() < MOST_WAITING {
+                let Some(job) = ready.pop_front() else { break };
+                flying.spawn_local(decide(client.clone(), job));
+            }
+            if flying.is_empty() && (!go_on || (ended && ready.is_empty())) {
+                break;
+            }
+            tokio::select! {
+                Some(finished) = flying.join_next(), if !flying.is_empty() => {
+                    // A task that panicked has said so on stderr; its row is not done and can be resumed.
+                    let Ok(finished) = finished else { tally.add(false, None); continue };
+                    concurrency.ended(finished.busy, Instant::now());
+                    let ok = finished.record.status == Status::Ok;
+                    tally.add(ok, finished.wall);
+                    report.add(&finished.record);
+                    if broken.is_none() {
+                        broken = sink.put(finished.place, finished.record.line()).err();
+                    }
+                    if stop.is_none() {
+                        stop = reason(&tally, max_errors, finished.error);
+                    }
+                }
+                chunk = chunks.recv(), if ready.is_empty() && !ended && go_on => match chunk {
+                    Some(Ok(jobs)) => ready.extend(jobs),
+                    Some(Err(error)) => broken = Some(error),
+                    None => ended = true,
+                },
+                () = signals.next() => {
+                    if matches!(stop, Some(Stop::Interrupted)) {
+                        break;
+                    }
+                    stop = Some(Stop::Interrupted);
+                }
+                _ = tick.tick() => {
+                    progress.show(&tally);
+                    if broken.is_none() {
+                        broken = sink.sync_when_due().err();
+                    }
+                }
+            }
+        }
+        progress.clear();
+        let synced = sink.finish();
+        match broken {
+            Some(error) => Err(error),
+            None => synced.map(|()| Ended { tally, report, stop }),
+        }
+    }
+}
+
+/// Whether the last row is a reason to start no more.
+fn reason(tally: &Tally, max_errors: Option<u64>, error: Option<Error>) -> Option<Stop> {
+    let error = error?;
+    let exit = error.exit();
+    if exit == Exit::Auth || (tally.ok == 0 && tally.errors >= HOPELESS && exit == Exit::Unavailable) {
+        return Some(Stop::Hopeless(error));
+    }
+    max_errors.is_some_and(|most| tally.errors >= most.max(1)).then_some(Stop::TooManyErrors)
+}
+
+async fn decide(client: Client, job: Job) -> Finished {
+    let Job { place, id, request, expected } = job;
+    let request = match request {
+        Ok(request) => request,
+        Err(reason) => {
+            let error = Error::Row { reason: reason.clone() };
+            let record = Record::failed(id, expected, reason);
+            return Finished { place, record, wall: None, busy: false, error: Some(error) };
+        }
+    };
+    match client.decide(&request).await {
+        Ok(decided) => {
+            let verdict = Verdict::new(&request.schema, &decided.reply);
+            let record = Record::answered(id, expected, verdict);
+            let error = record.error.clone().map(|reason| Error::Row { reason });
+            Finished { place, record, wall: Some(decided.wall), busy: decided.tally.busy > 0, error }
+        }
+        Err(error) => {
+            let busy = matches!(error.status(), Some(429 | 503));
+            let record = Record::failed(id, expected, error.to_string());
+            Finished { place, record, wall: None, busy, error: Some(error) }
+        }
+    }
+}
