@@ -344,7 +344,7 @@ mod tests {
         (last, rounds)
     }
 
-    fn answered<'a>(question: &'a Question, best: usize) -> Row<'a> {
+    fn answered(question: &Question, best: usize) -> Row<'_> {
         let weight = |name: &str| {
             1.0 / (1.0 + name[1..].parse::<f64>().unwrap())
                 + f64::from(u8::from(name == format!("o{best}"))) * 9.0
