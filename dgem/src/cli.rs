@@ -4,6 +4,7 @@
 
 #![allow(clippy::doc_markdown, reason = "the doc comments are the help text, which is no markdown")]
 
+mod ask;
 mod batch;
 mod connection;
 mod decide;
@@ -16,6 +17,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::exit;
 
+pub use ask::AskArgs;
 pub use batch::{BatchArgs, RowFormat};
 pub use connection::{AuthFlags, Color, ConnectionFlags};
 pub use decide::{
@@ -54,6 +56,10 @@ pub enum Command {
     ///
     /// Example: dgem decide -t templates/support_triage.json.tmpl -v 'ticket=I was billed twice!' --stats
     Decide(Box<DecideArgs>),
+    /// Ask in words and print the answer as it comes
+    ///
+    /// Example: dgem ask 'Explain the difference between autoregression and diffusion.' --stats
+    Ask(Box<AskArgs>),
     /// Decide many rows with one template
     ///
     /// Example: dgem batch -t support_triage -i tickets.jsonl -o decided.jsonl -j 16

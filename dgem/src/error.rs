@@ -57,6 +57,12 @@ pub enum Error {
         "cannot use the image {name}: {reason}\nhint: -I takes a PNG, JPEG, WebP, GIF or SVG file, a data URI with one, or an https URL"
     )]
     BadImage { name: String, reason: String },
+    #[error(
+        "the prompt cannot be used: {reason}\nhint: write it behind `dgem ask`, pipe it into `dgem ask -`, or name a text template with -t"
+    )]
+    BadPrompt { reason: String },
+    #[error("{} holds questions, not a text\nhint: answer them with `dgem decide -t {}`; a text template ends in .txt.tmpl", path.display(), path.display())]
+    NoTextTemplate { path: PathBuf },
     #[error("cannot read the schema {}: {cause}\nhint: --schema takes a JSON file with `questions`", path.display())]
     SchemaFile { path: PathBuf, cause: io::Error },
     #[error(
@@ -192,11 +198,26 @@ pub enum Error {
     )]
     NoDecision { url: String, reason: String, excerpt: String },
     #[error(
+        "the reply of {url} is no chat completion: {reason}\n  reply: {excerpt}\nhint: the URL usually ends in /v1"
+    )]
+    NoCompletion { url: String, reason: String, excerpt: String },
+    #[error("the reply of {url} broke off: {reason}\nhint: {hint}")]
+    BrokeOff { url: String, reason: String, hint: &'static str },
+    #[error(
+        "the reply of {url} ended in an error: {message}\nhint: {}", if *refused { "the server refused the request; its message above says why" } else { "try again; if it stays, look at the server's log" }
+    )]
+    EndedInError {
+        url: String,
+        message: String,
+        /** Trying again changes nothing. */
+        refused: bool,
+    },
+    #[error(
         "the reply of {url} is no list of models: {reason}\n  reply: {excerpt}\nhint: the URL usually ends in /v1"
     )]
     NoModels { url: String, reason: String, excerpt: String },
     #[error(
-        "the reply of {url} is larger than {limit_mib} MiB\nhint: this is no decision server, or it is broken"
+        "the reply of {url} is larger than {limit_mib} MiB\nhint: this is no server of models, or it is broken"
     )]
     ReplyTooLarge { url: String, limit_mib: usize },
     #[error(
@@ -271,6 +292,8 @@ impl Error {
             | Self::Unreachable { .. }
             | Self::DeadlinePassed { .. }
             | Self::Transport { .. }
+            | Self::BrokeOff { .. }
+            | Self::EndedInError { refused: false, .. }
             | Self::Status { status: 408 | 425 | 429 | 500.., .. } => Exit::Unavailable,
             Self::TokenFile { .. }
             | Self::BadToken { .. }
@@ -282,6 +305,8 @@ impl Error {
             | Self::Status { status: 401 | 403 | 407, .. } => Exit::Auth,
             Self::Status { .. }
             | Self::NoDecision { .. }
+            | Self::NoCompletion { .. }
+            | Self::EndedInError { .. }
             | Self::NoModels { .. }
             | Self::ReplyTooLarge { .. }
             | Self::TooManyLevels { .. }

@@ -9,10 +9,10 @@ pub const HELP: &str = "Exit codes:
      missing (--strict)
   2  a mistake in the command line, the settings or a template
   3  a token is missing, unreadable or not accepted
-  4  the server refused the request, or its reply is no decision: no answer can be used, or one is invalid (--strict)
+  4  the server refused the request, or nothing in its reply can be used; with --strict also when one answer is invalid
   5  the server could not be reached, was not ready or took too long; trying again may help
   6  some rows of a batch failed
-130  a batch was interrupted; it can be resumed";
+130  interrupted; a batch can be resumed";
 
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,14 +26,14 @@ pub enum Exit {
     Usage = 2,
     /// A token is missing, unreadable or not accepted.
     Auth = 3,
-    /// The server refused the request, or its reply is no decision: none at all, no usable answer in it, or an invalid one
-    /// under `--strict`. Trying again changes nothing.
+    /// The server refused the request, or its reply cannot be used: no decision at all, no usable answer in it, an invalid one
+    /// under `--strict`, or no text where one was asked for. Trying again changes nothing.
     Rejected = 4,
     /// The server could not be reached, was not ready or took too long. Trying again may help.
     Unavailable = 5,
     /// A batch ran, and some of its rows failed.
     Partial = 6,
-    /// A batch was interrupted and can be resumed.
+    /// The user ended the run. A batch can be resumed.
     Interrupted = 130,
 }
 

@@ -17,6 +17,12 @@ pub(crate) fn clipped(text: &str, most: usize) -> String {
     short
 }
 
+/// Several lines: line ends and tabs stay, other control characters become `�`. A CR alone would write over its line.
+pub(crate) fn printable(text: &str) -> String {
+    let shown = text.chars().filter(|c| *c != '\r');
+    shown.map(|c| if c.is_control() && !matches!(c, '\n' | '\t') { '\u{fffd}' } else { c }).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,9 +2,11 @@
 //!
 //! The walk of one decision: [`cli`] (what was typed) → [`settings`] (what it means) → [`template`] (tera → JSON →
 //! validated schema and state) → [`client`] (one POST) → [`verdict`] (is this what was asked?) → [`output`] (table or JSON).
+//! A question in words goes by `ask` instead of the last three.
 //! `commands` strings them together; [`error`] and [`exit`] say how a run can end. The contract with the server is the
 //! crate `decision`.
 
+mod ask;
 pub mod asking;
 pub mod auth;
 pub mod batch;
@@ -26,6 +28,7 @@ pub mod output;
 pub mod permute;
 pub mod settings;
 mod share;
+mod signals;
 pub mod state;
 mod systemone;
 pub mod template;

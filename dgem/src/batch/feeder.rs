@@ -45,20 +45,35 @@ pub struct Feeder {
     pub done: HashSet<u64>,
 }
 
-/// The next jobs, or what ended the input.
-pub(super) type Chunk = Result<Vec<Job>, Error>;
+/// The next jobs, and what is to be told about their rows.
+#[derive(Debug)]
+pub(super) struct Chunk {
+    pub(super) jobs: Vec<Job>,
+    pub(super) warnings: Vec<String>,
+}
+
+/// Names that the template does not use and that are told; rows may have any number of them.
+const TOLD_NAMES: usize = 8;
 
 struct State {
     feeder: Feeder,
     seen: HashSet<u64>,
     place: u64,
+    /// Names that the template uses.
+    known: HashSet<String>,
+    /// Names that it does not use, as far as they are told.
+    told: HashSet<String>,
 }
 
 impl Feeder {
     /// Starts the thread. The receiver gives chunks until the input ends or fails.
-    pub(super) fn start(self, key: impl Fn(&str) -> u64 + Send + 'static) -> Result<Receiver<Chunk>, Error> {
+    pub(super) fn start(
+        self,
+        key: impl Fn(&str) -> u64 + Send + 'static,
+    ) -> Result<Receiver<Result<Chunk, Error>>, Error> {
         let (sender, receiver) = channel(WAITING);
-        let state = State { feeder: self, seen: HashSet::new(), place: 0 };
+        let known = self.template.known().into_iter().map(str::to_owned).collect();
+        let state = State { feeder: self, seen: HashSet::new(), place: 0, known, told: HashSet::new() };
         thread::Builder::new()
             .name("rows".to_owned())
             .spawn(move || state.run(&sender, key))
@@ -68,7 +83,7 @@ impl Feeder {
 }
 
 impl State {
-    fn run(mut self, sender: &Sender<Chunk>, key: impl Fn(&str) -> u64) {
+    fn run(mut self, sender: &Sender<Result<Chunk, Error>>, key: impl Fn(&str) -> u64) {
         loop {
             let (chunk, ended) = self.chunk(&key);
             // Nobody listens any more when the run was stopped.
@@ -79,7 +94,7 @@ impl State {
     }
 
     /// The next rows of this shard that are not done, rendered.
-    fn chunk(&mut self, key: &impl Fn(&str) -> u64) -> (Chunk, bool) {
+    fn chunk(&mut self, key: &impl Fn(&str) -> u64) -> (Result<Chunk, Error>, bool) {
         let (mut rows, mut bytes, mut ended) = (Vec::new(), 0, false);
         while rows.len() < CHUNK_ROWS && bytes < CHUNK_BYTES {
             match self.feeder.rows.next() {
@@ -124,36 +139,55 @@ impl State {
         Some((row, weight))
     }
 
-    fn render(&mut self, rows: Vec<Row>) -> Vec<Job> {
+    fn render(&mut self, rows: Vec<Row>) -> Chunk {
         let mut variables = Vec::new();
+        let mut warnings = Vec::new();
         let mut open = Vec::new();
         for row in rows {
             let (expected, reason) = match row.content {
                 Ok(Content { variables: values, expected }) => {
-                    variables.push(Variables::from_map(values));
-                    (expected, None)
+                    let values = Variables::from_map(values);
+                    let unknown = self.new_names(&values);
+                    variables.push(values);
+                    (expected, Ok(unknown))
                 }
-                Err(reason) => (Map::new(), Some(reason)),
+                Err(reason) => (Map::new(), Err(reason)),
             };
             open.push((row.id, expected, reason));
         }
         let mut requests = self.feeder.template.requests_with_state(variables).into_iter();
-        open.into_iter()
-            .map(|(id, expected, reason)| {
-                let request = match reason {
-                    Some(reason) => Err(reason),
-                    // As many requests as rows without a reason.
-                    None => requests
-                        .next()
-                        .unwrap_or_else(|| {
-                            Err(Error::BatchRead { cause: std::io::ErrorKind::UnexpectedEof.into() })
-                        })
-                        .map_err(|error| error.to_string()),
-                };
-                let place = self.place;
-                self.place += 1;
-                Job { place, id, request, expected }
-            })
-            .collect()
+        let mut jobs = Vec::new();
+        for (id, expected, unknown) in open {
+            let request = match unknown {
+                Err(reason) => Err(reason),
+                // As many requests as rows without a reason.
+                Ok(unknown) => {
+                    let missing =
+                        || Err(Error::BatchRead { cause: std::io::ErrorKind::UnexpectedEof.into() });
+                    let request = requests.next().unwrap_or_else(missing);
+                    if request.as_ref().is_ok_and(|request| !request.state_holds_variables) {
+                        unknown.into_iter().for_each(|name| self.tell(name, &mut warnings));
+                    }
+                    request.map_err(|error| error.to_string())
+                }
+            };
+            jobs.push(Job { place: self.place, id, request, expected });
+            self.place += 1;
+        }
+        Chunk { jobs, warnings }
+    }
+
+    /// Names in a row that the template does not use and that are not told yet.
+    fn new_names(&self, values: &Variables) -> Vec<String> {
+        let new = |name: &&str| !self.known.contains(*name) && !self.told.contains(*name);
+        values.names().filter(new).map(str::to_owned).collect()
+    }
+
+    /// A misspelt column would silently leave a default in place.
+    fn tell(&mut self, name: String, warnings: &mut Vec<String>) {
+        if self.told.len() < TOLD_NAMES && !self.told.contains(&name) {
+            warnings.push(self.feeder.template.does_not_use(&name));
+            self.told.insert(name);
+        }
     }
 }

@@ -13,7 +13,6 @@ mod report;
 mod rows;
 mod run;
 mod shard;
-mod signals;
 mod sink;
 mod tally;
 

@@ -1,6 +1,6 @@
 //! The bar on a terminal: bytes of the input for the way that is left, rows and their rate in words. Nowhere else is anything shown.
 
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -18,7 +18,7 @@ pub struct Progress {
 impl Progress {
     /// On stderr, if that is a terminal.
     pub fn new(rows: &Rows) -> Self {
-        let bar = std::io::stderr().is_terminal().then(|| {
+        let bar = io::stderr().is_terminal().then(|| {
             let target = ProgressDrawTarget::stderr_with_hz(5);
             let bar = ProgressBar::with_draw_target(rows.length(), target);
             let form = if rows.length().is_some() {
@@ -39,6 +39,16 @@ impl Progress {
         if let Some(bar) = &self.bar {
             bar.set_position(self.position.load(Ordering::Relaxed));
             bar.set_message(tally.to_string());
+        }
+    }
+
+    /// A note above the bar.
+    pub(super) fn warn(&self, text: &str) {
+        // A note that nobody takes changes nothing.
+        let tell = || drop(writeln!(io::stderr(), "warning: {text}"));
+        match &self.bar {
+            Some(bar) => bar.suspend(tell),
+            None => tell(),
         }
     }
 

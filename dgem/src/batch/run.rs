@@ -9,11 +9,11 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::concurrency::Concurrency;
 use super::feeder::Job;
 use super::record::{Record, Status};
-use super::signals::Signals;
 use super::{Feeder, Progress, Report, Sink, Tally};
 use crate::client::Client;
 use crate::error::Error;
 use crate::exit::Exit;
+use crate::signals::Signals;
 use crate::verdict::Verdict;
 
 /// Between two looks at the disk and the bar.
@@ -106,7 +106,10 @@ impl Run {
                     }
                 }
                 chunk = chunks.recv(), if ready.is_empty() && !ended && go_on => match chunk {
-                    Some(Ok(jobs)) => ready.extend(jobs),
+                    Some(Ok(chunk)) => {
+                        chunk.warnings.iter().for_each(|text| progress.warn(text));
+                        ready.extend(chunk.jobs);
+                    }
                     Some(Err(error)) => broken = Some(error),
                     None => ended = true,
                 },

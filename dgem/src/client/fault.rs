@@ -148,7 +148,7 @@ fn message_of(body: &[u8]) -> String {
 }
 
 /// The first part of a foreign text.
-pub(super) fn excerpt(text: &str) -> String {
+pub(crate) fn excerpt(text: &str) -> String {
     clipped(text, EXCERPT_CHARS)
 }
 

@@ -1,22 +1,24 @@
 //! Talks to a server: requests below one base URL, each within one total deadline that covers tokens, tries and pauses.
 //!
 //! [`Client`] is cheap to clone and may be used by many tasks at once: they share its connections and its token. `body`
-//! writes a decision, `reply` reads its answers, `retry` decides about further tries, `fault` names what went wrong.
-//! Nothing here prints.
+//! writes a decision, `reply` reads its answers, `stream` gives a reply in text piece by piece, `retry` decides about further
+//! tries, `fault` names what went wrong. Nothing here prints.
 
 mod body;
+mod events;
 mod fault;
 mod http;
 mod ready;
 mod reply;
 mod retry;
+mod stream;
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use decision::Schema;
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Method, Request as HttpRequest};
+use reqwest::{Method, Request as HttpRequest, Response};
 use tokio::time::Instant;
 
 use crate::auth::{Auth, Minted, Pass};
@@ -27,12 +29,14 @@ use crate::template::Request;
 use retry::Failure;
 
 pub(crate) use body::chat_completion as chat_body;
-pub(crate) use fault::root;
+pub(crate) use events::Event;
+pub(crate) use fault::{excerpt, root};
 pub(crate) use http::http;
 pub use ready::Progress;
 pub use reply::Reply;
 pub(crate) use reply::no_decision;
 pub use retry::Tally;
+pub(crate) use stream::{Stream, Streamed};
 
 /// A decision is a few kilobytes; what is larger than this is something else.
 const REPLY_LIMIT_BYTES: usize = 4 << 20;
@@ -137,18 +141,41 @@ impl Client {
         retries: u32,
         longest: Duration,
     ) -> Result<Sent, Error> {
-        let mut builder = self.http.request(method, &url).headers((*self.headers).clone());
+        let request = self.request(method, &url, body)?;
+        let deadline = Instant::now() + longest;
+        let (result, tally) = self
+            .tries(&url, retries, deadline, longest, async |pass| {
+                let (response, start) = self.begin(&request, pass).await?;
+                Ok((self.rest(response).await?, start))
+            })
+            .await;
+        let (body, start) = result?;
+        Ok(Sent { body, url, wall: start.elapsed(), tally })
+    }
+
+    fn request(&self, method: Method, url: &str, body: Option<Vec<u8>>) -> Result<HttpRequest, Error> {
+        let mut builder = self.http.request(method, url).headers((*self.headers).clone());
         if let Some(body) = body {
             builder = builder.header(CONTENT_TYPE, "application/json").body(body);
         }
-        let request = builder.build().map_err(|cause| Error::HttpSetup { cause: fault::chain(&cause) })?;
-        let late = || Error::DeadlinePassed { url: url.clone(), seconds: longest.as_secs_f64() };
-        let deadline = Instant::now() + longest;
+        builder.build().map_err(|cause| Error::HttpSetup { cause: fault::chain(&cause) })
+    }
+
+    /// Tries `once` with the token of this client, until it works or it is too late.
+    async fn tries<T>(
+        &self,
+        url: &str,
+        retries: u32,
+        deadline: Instant,
+        longest: Duration,
+        once: impl AsyncFn(&Pass) -> Result<T, Failure>,
+    ) -> (Result<T, Error>, Tally) {
+        let late = || Error::DeadlinePassed { url: url.to_owned(), seconds: longest.as_secs_f64() };
         let mut renewed = false;
-        let (result, tally) = retry::run(retries, deadline, late, async || {
+        retry::run(retries, deadline, late, async || {
             loop {
                 let pass = self.auth.pass(&self.settings).await.map_err(Failure::of_the_token)?;
-                let result = self.try_once(&request, &pass).await;
+                let result = once(&pass).await;
                 // A token may have been withdrawn, or have expired on the way: once, a new one is tried.
                 if let (Err(failure), Pass::Token(minted)) = (&result, &pass)
                     && failure.error.status() == Some(401)
@@ -161,15 +188,12 @@ impl Client {
                 return result;
             }
         })
-        .await;
-        let (body, wall) = result?;
-        Ok(Sent { body, url, wall, tally })
+        .await
     }
 
-    async fn try_once(&self, request: &HttpRequest, pass: &Pass) -> Result<(Vec<u8>, Duration), Failure> {
+    /// Sends the request. The head of a reply with status 2xx, and when the request was sent.
+    async fn begin(&self, request: &HttpRequest, pass: &Pass) -> Result<(Response, Instant), Failure> {
         let url = request.url().to_string();
-        let network =
-            |cause: &reqwest::Error| Failure::of_the_network(fault::transport(&self.settings, &url, cause));
         // A body in memory can always be sent again.
         let mut request = request.try_clone().ok_or_else(|| {
             Failure::for_good(Error::HttpSetup { cause: "the request cannot be repeated".to_owned() })
@@ -178,23 +202,38 @@ impl Client {
             request.headers_mut().insert(AUTHORIZATION, header(minted).map_err(Failure::for_good)?);
         }
         let start = Instant::now();
-        let mut response = self.http.execute(request).await.map_err(|cause| network(&cause))?;
+        let response = self
+            .http
+            .execute(request)
+            .await
+            .map_err(|cause| Failure::of_the_network(fault::transport(&self.settings, &url, &cause)))?;
         let status = response.status();
+        if status.is_success() {
+            return Ok((response, start));
+        }
         let location = fault::redirect_target(&response);
         let retry_after = retry::retry_after(response.headers(), SystemTime::now());
+        let bytes = self.rest(response).await?;
+        let error = fault::status(url, status.as_u16(), &bytes, location, pass);
+        Err(Failure::of_the_server(error, retry_after))
+    }
+
+    /// The whole body.
+    async fn rest(&self, mut response: Response) -> Result<Vec<u8>, Failure> {
+        let url = response.url().to_string();
         let mut bytes = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(|cause| network(&cause))? {
+        loop {
+            let chunk = response
+                .chunk()
+                .await
+                .map_err(|cause| Failure::of_the_network(fault::transport(&self.settings, &url, &cause)))?;
+            let Some(chunk) = chunk else { return Ok(bytes) };
             if bytes.len() + chunk.len() > REPLY_LIMIT_BYTES {
                 let limit_mib = REPLY_LIMIT_BYTES >> 20;
                 return Err(Failure::for_good(Error::ReplyTooLarge { url, limit_mib }));
             }
             bytes.extend_from_slice(&chunk);
         }
-        if !status.is_success() {
-            let error = fault::status(url, status.as_u16(), &bytes, location, pass);
-            return Err(Failure::of_the_server(error, retry_after));
-        }
-        Ok((bytes, start.elapsed()))
     }
 }
 

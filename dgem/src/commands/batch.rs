@@ -39,9 +39,6 @@ pub(super) async fn run(
     if args.resume && !done.keys.is_empty() {
         note(&format!("{} rows are done in {} already", done.keys.len(), output.display()));
     }
-    for name in template.unknown(&variables) {
-        warn(&super::template::unknown(&template, name));
-    }
     let progress = Progress::new(&rows);
     let feeder = Feeder { rows, template, variables, shard, done: done.keys };
     let batch = Run {

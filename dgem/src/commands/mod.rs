@@ -1,5 +1,6 @@
 //! One function per command: it takes what was typed, walks through the other modules and says how the run ended.
 
+mod ask;
 mod auth;
 mod batch;
 mod completions;
@@ -17,6 +18,7 @@ use crate::cli::{Cli, Command};
 use crate::env::{self, Environment};
 use crate::error::Error;
 use crate::exit::Exit;
+use crate::foreign::visible;
 
 /// Runs the command that was typed.
 pub async fn run(cli: Cli, environment: &Environment) -> Result<Exit, Error> {
@@ -26,6 +28,7 @@ pub async fn run(cli: Cli, environment: &Environment) -> Result<Exit, Error> {
     };
     match cli.command {
         Command::Decide(args) => decide::run(*args, &cli.connection, environment).await,
+        Command::Ask(args) => ask::run(*args, &cli.connection, environment).await,
         Command::Batch(args) => batch::run(args, &cli.connection, environment).await,
         Command::Template(command) => template::run(command, &cli.connection, environment).await,
         Command::Models(args) => models::run(&args, &cli.connection, environment).await,
@@ -46,4 +49,15 @@ fn note(text: &str) {
 fn warn(text: &str) {
     // Not `eprintln`, which panics when nobody takes the note.
     let _ = writeln!(io::stderr(), "warning: {text}");
+}
+
+/// Some servers have one model and answer with it whatever was asked for.
+fn warn_other_model(wanted: Option<&str>, answered: Option<&str>) {
+    // What follows a colon chooses how a model works, not which one.
+    let name = |model: &str| model.split(':').next().unwrap_or_default().to_owned();
+    if let (Some(wanted), Some(answered)) = (wanted, answered)
+        && name(wanted) != name(answered)
+    {
+        warn(&format!("`{}` was asked for, and `{}` answered", visible(wanted), visible(answered)));
+    }
 }

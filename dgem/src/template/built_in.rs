@@ -44,9 +44,16 @@ pub(super) const ALL: &[(&str, &str)] = built_in![
     "rerank/pointwise_rerank",
 ];
 
+/// The texts for `dgem ask`, by their names with `.txt`.
+pub(super) const TEXTS: &[(&str, &str)] =
+    &[("ask_summary.txt", include_str!("../../../templates/ask_summary.txt.tmpl"))];
+
+/// Behind the name, where other templates have a path.
+pub(super) const MARK: &str = " (built in)";
+
 /// The source of one.
 pub(super) fn source(name: &str) -> Option<&'static str> {
-    ALL.iter().find(|(known, _)| *known == name).map(|(_, source)| *source)
+    ALL.iter().chain(TEXTS).find(|(known, _)| *known == name).map(|(_, source)| *source)
 }
 
 #[cfg(test)]
@@ -61,7 +68,9 @@ mod tests {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../templates");
         let files: Vec<String> =
             find_templates(&folder).unwrap().iter().map(|path| template_name(&folder, path)).collect();
-        let names: Vec<&str> = ALL.iter().map(|(name, _)| *name).collect();
-        assert_eq!(names, files);
+        let (texts, decisions): (Vec<&str>, Vec<&str>) =
+            files.iter().map(String::as_str).partition(|name| name.contains('.'));
+        let names = |all: &[(&'static str, &str)]| all.iter().map(|(name, _)| *name).collect::<Vec<_>>();
+        assert_eq!((names(ALL), names(TEXTS)), (decisions, texts));
     }
 }

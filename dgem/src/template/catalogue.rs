@@ -10,6 +10,9 @@ use crate::env::{self, Environment};
 use crate::error::Error;
 
 const ENDING: &str = ".json.tmpl";
+/// Of a text for `dgem ask`. Its name keeps the `.txt`, so that no decision hides behind the same name.
+const TEXT_ENDING: &str = ".txt.tmpl";
+const TEXT: &str = ".txt";
 /// The folder when none is named.
 const DEFAULT_FOLDER: &str = "templates";
 
@@ -40,8 +43,30 @@ impl Catalogue {
     pub fn file_for(&self, name: &str) -> Result<PathBuf, Error> {
         let plain = name_of(Path::new(name)).filter(|plain| !plain.chars().any(char::is_control));
         plain
-            .map(|plain| self.folder.join(format!("{plain}{ENDING}")))
+            .map(|plain| self.folder.join(file_name(&plain)))
             .ok_or_else(|| Error::BadTemplateName { name: name.to_owned() })
+    }
+
+    /// A text by its path or name; the `.txt` of the name may be left out.
+    pub fn load_text(&self, wanted: &Path) -> Result<Template, Error> {
+        let mut named = wanted.as_os_str().to_owned();
+        if !wanted.to_string_lossy().ends_with(TEXT) {
+            named.push(TEXT);
+        }
+        let template = match self.load(wanted) {
+            Ok(template) if template.is_text() || wanted.exists() => template,
+            Err(error) if wanted.exists() => return Err(error),
+            other => match (self.load(Path::new(&named)), other) {
+                (Ok(template), _) | (Err(_), Ok(template)) => template,
+                // Its hint knows the names of texts.
+                (Err(error), Err(_)) => return Err(error),
+            },
+        };
+        // Any file of the user's own may be a text, but not one that says what it is.
+        if template.path().to_string_lossy().contains(ENDING) || (!wanted.exists() && !template.is_text()) {
+            return Err(Error::NoTextTemplate { path: wanted.to_owned() });
+        }
+        Ok(template)
     }
 
     /// The template of this path or name.
@@ -50,12 +75,14 @@ impl Catalogue {
             return Template::load(wanted);
         }
         let Some(name) = name_of(wanted) else { return Err(self.unknown(wanted)) };
-        let file = self.folder.join(format!("{name}{ENDING}"));
+        let file = self.folder.join(file_name(&name));
         if file.exists() {
             return Template::load(&file);
         }
         match built_in::source(&name) {
-            Some(source) => Template::parse(&PathBuf::from(format!("{name} (built in)")), source.to_owned()),
+            Some(source) => {
+                Template::parse(&PathBuf::from(format!("{name}{}", built_in::MARK)), source.to_owned())
+            }
             None => Err(self.unknown(wanted)),
         }
     }
@@ -68,7 +95,7 @@ impl Catalogue {
             .into_iter()
             .map(|file| Entry { name: template_name(&self.folder, &file), file: Some(file) })
             .collect();
-        for (name, _) in built_in::ALL {
+        for (name, _) in built_in::ALL.iter().chain(built_in::TEXTS) {
             if !entries.iter().any(|entry| entry.name == *name) {
                 entries.push(Entry { name: (*name).to_owned(), file: None });
             }
@@ -80,7 +107,7 @@ impl Catalogue {
         let entries = self.entries().unwrap_or_default();
         let names: Vec<&str> = entries.iter().map(|entry| entry.name.as_str()).collect();
         let text = wanted.to_string_lossy();
-        let bare = text.strip_suffix(ENDING).unwrap_or(&text);
+        let bare = without_ending(&text);
         let last = bare.rsplit(['/', '\\']).next().unwrap_or(bare);
         let meant = decision::closest(bare, names.iter().copied())
             .or_else(|| names.iter().copied().find(|name| name.rsplit('/').next() == Some(last)))
@@ -106,10 +133,31 @@ fn name_of(wanted: &Path) -> Option<String> {
         })
         .collect();
     let name = parts?.join("/");
-    Some(name.strip_suffix(ENDING).unwrap_or(&name).to_owned()).filter(|name| !name.is_empty())
+    Some(without_ending(&name).to_owned()).filter(|name| !name.is_empty())
 }
 
-/// All `*.json.tmpl` files below `folder`, sorted by path: those of the folder itself first, then its sub-folders.
+/// Of a path, or of the name of one that is built in.
+pub(super) fn is_text(path: &Path) -> bool {
+    let path = path.to_string_lossy();
+    let name = path.strip_suffix(built_in::MARK).unwrap_or(&path);
+    name.ends_with(TEXT_ENDING) || (name.len() < path.len() && name.ends_with(TEXT))
+}
+
+fn without_ending(name: &str) -> &str {
+    match name.strip_suffix(TEXT_ENDING) {
+        Some(plain) => &name[..plain.len() + TEXT.len()],
+        None => name.strip_suffix(ENDING).unwrap_or(name),
+    }
+}
+
+fn file_name(name: &str) -> String {
+    match name.strip_suffix(TEXT) {
+        Some(plain) => format!("{plain}{TEXT_ENDING}"),
+        None => format!("{name}{ENDING}"),
+    }
+}
+
+/// All `*.json.tmpl` and `*.txt.tmpl` files below `folder`, sorted by path: those of the folder itself first, then its sub-folders.
 pub(super) fn find_templates(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     let mut files = Vec::new();
     let mut folders = Vec::new();
@@ -119,7 +167,7 @@ pub(super) fn find_templates(folder: &Path) -> Result<Vec<PathBuf>, Error> {
         // Links to folders are not followed: a link upwards would never end.
         if entry.file_type().map_err(failed)?.is_dir() {
             folders.push(entry.path());
-        } else if entry.file_name().to_string_lossy().ends_with(ENDING) {
+        } else if [ENDING, TEXT_ENDING].iter().any(|e| entry.file_name().to_string_lossy().ends_with(e)) {
             files.push(entry.path());
         }
     }
@@ -135,6 +183,5 @@ pub(super) fn find_templates(folder: &Path) -> Result<Vec<PathBuf>, Error> {
 pub(super) fn template_name(folder: &Path, path: &Path) -> String {
     let below = path.strip_prefix(folder).unwrap_or(path);
     let parts: Vec<_> = below.iter().map(|part| part.to_string_lossy()).collect();
-    let name = parts.join("/");
-    name.strip_suffix(ENDING).unwrap_or(&name).to_owned()
+    without_ending(&parts.join("/")).to_owned()
 }

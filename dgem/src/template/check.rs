@@ -16,15 +16,21 @@ const COMFORTABLE_OPTIONS: usize = 26;
 #[derive(Debug)]
 pub struct Checked {
     pub warnings: Vec<String>,
-    /// What it renders to with the values given, its samples, and placeholders for the rest.
-    pub request: Request,
+    /// What it renders to with the values given, its samples, and placeholders for the rest; `None` for a text.
+    pub request: Option<Request>,
 }
 
 /// Compares metadata and variables, and renders the template. The first fault that would stop `decide` is the error.
 pub fn check(template: &Template, given: &Variables) -> Result<Checked, Error> {
     let mut warnings = documentation(template);
-    warnings.extend(quoting::faults(template.source()));
     let values = given.clone().or_else(template.samples()).or_else(&placeholders(template));
+    if template.is_text() {
+        if template.text(&values)?.is_empty() {
+            warnings.push("it renders to an empty text".to_owned());
+        }
+        return Ok(Checked { warnings, request: None });
+    }
+    warnings.extend(quoting::faults(template.source()));
     let request = template.request(&values)?;
     let questions = request.schema.questions.len();
     if questions > COMFORTABLE_QUESTIONS {
@@ -42,7 +48,7 @@ pub fn check(template: &Template, given: &Variables) -> Result<Checked, Error> {
     if request.lacks_state() {
         warnings.push("it renders no `state`: the variables given will be the state".to_owned());
     }
-    Ok(Checked { warnings, request })
+    Ok(Checked { warnings, request: Some(request) })
 }
 
 /// A stand-in for every variable that is needed, in the shape in which the template reads it.

@@ -1,4 +1,4 @@
-//! A template file: loaded, understood and rendered to a decision request, without any server.
+//! A template file: loaded, understood and rendered to a decision request or to a text, without any server.
 //!
 //! The walk: [`Catalogue::load`] finds it; [`Template::load`] reads the text, refuses Go syntax and what would overwhelm tera,
 //! takes the metadata comment and lets tera parse it; [`Template::render`] fills it in; [`Template::request`] turns the
@@ -36,6 +36,7 @@ use self::sandbox::Stopped;
 use self::usage::{Usage, Use};
 use crate::capped;
 use crate::error::Error;
+use crate::foreign::visible;
 use crate::variables::Variables;
 
 pub use catalogue::{Catalogue, Entry};
@@ -159,6 +160,27 @@ impl Template {
         names
     }
 
+    /// Whether it makes a text for `dgem ask` instead of a decision.
+    pub fn is_text(&self) -> bool {
+        catalogue::is_text(&self.0.path)
+    }
+
+    /// What is said of a name that the template does not use.
+    pub fn does_not_use(&self, name: &str) -> String {
+        let known = self.known();
+        let listed = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+        let meant = match decision::closest(name, known.iter().copied()) {
+            Some(meant) => format!("; did you mean `{meant}`? It knows"),
+            None => "; it knows".to_owned(),
+        };
+        format!("{} does not use the variable `{}`{meant}: {listed}", self.path().display(), visible(name))
+    }
+
+    /// The text it makes of the variables, without the blank lines around it.
+    pub fn text(&self, variables: &Variables) -> Result<String, Error> {
+        self.render(variables).map(|text| text.trim().to_owned())
+    }
+
     /// The rendered text, whatever it is.
     pub fn render(&self, variables: &Variables) -> Result<String, Error> {
         self.within_limits(variables, Parsed::render)
@@ -216,6 +238,10 @@ const VALUE_FACTOR: u64 = 8;
 
 impl Parsed {
     fn request(&self, variables: &Variables) -> Result<Request, Error> {
+        if catalogue::is_text(&self.path) {
+            let reason = "it is a text, for `dgem ask`".to_owned();
+            return Err(Error::RenderedShape { path: self.path.clone(), reason });
+        }
         Request::from_rendered(&self.render(variables)?, variables, &self.path)
     }
 

@@ -428,3 +428,23 @@ fn an_interrupt_does_not_wait_for_stdin() {
     assert_eq!(place.lines().len(), 128);
     drop(stdin);
 }
+
+#[test]
+fn a_column_that_the_template_does_not_use_is_warned_of_once() {
+    let server = Server::new(Duration::ZERO, usual);
+    let row = |row: usize| {
+        let id = format!("r{row}");
+        let mut row =
+            json!({"id": id, "t": id, "tt": 1, "expected_q": "billing", format!("n{}", row % 20): 2})
+                .to_string();
+        row.push('\n');
+        row
+    };
+    let rows: String = (0..300).map(row).collect();
+    let output = Place::new(&rows).run(&server.url, &["-v", "u=1"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let text = stderr(&output);
+    let told = |name: &str| text.matches(&format!("does not use the variable `{name}`")).count();
+    assert_eq!((told("tt"), told("u"), told("id"), told("expected_q")), (1, 1, 0, 0), "{text}");
+    assert_eq!(text.matches("warning: ").count(), 8, "{text}");
+}

@@ -8,6 +8,7 @@ use crate::support::{Server, dgem, shipped, stderr, stdout, support_reply};
 /// Every command, as it is typed. Completions show whether one is missing here.
 const COMMANDS: &[&str] = &[
     "",
+    "ask",
     "auth",
     "auth check",
     "batch",

@@ -66,6 +66,18 @@ impl Server {
     }
 
     fn serving(headers: &'static str, answer: impl Fn(&Recorded) -> (u16, String) + Send + 'static) -> Self {
+        Self::writing(move |request, stream| {
+            let (status, body) = answer(request);
+            let answer = format!(
+                "HTTP/1.1 {status} X\r\ncontent-type: application/json\r\n{headers}content-length: {}\r\nconnection: close\r\n\r\n{body}",
+                body.len()
+            );
+            let _ = stream.write_all(answer.as_bytes());
+        })
+    }
+
+    /// Answers each request with whatever the function writes. The connection closes behind it.
+    pub(crate) fn writing(answer: impl Fn(&Recorded, &mut TcpStream) + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/v1", listener.local_addr().unwrap());
         let (sender, requests) = channel();
@@ -73,13 +85,10 @@ impl Server {
             for stream in listener.incoming() {
                 let mut stream = stream.unwrap();
                 if let Some(request) = read(&mut stream) {
-                    let (status, body) = answer(&request);
-                    let _ = sender.send(request);
-                    let answer = format!(
-                        "HTTP/1.1 {status} X\r\ncontent-type: application/json\r\n{headers}content-length: {}\r\nconnection: close\r\n\r\n{body}",
-                        body.len()
-                    );
-                    let _ = stream.write_all(answer.as_bytes());
+                    // Before the answer: whoever has that may look for the request.
+                    let copy = Recorded { head: request.head.clone(), body: request.body.clone() };
+                    let _ = sender.send(copy);
+                    answer(&request, &mut stream);
                 }
             }
         });

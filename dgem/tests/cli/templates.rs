@@ -111,7 +111,7 @@ const SHIPPED: &[(&str, &str)] = &[
     ),
 ];
 
-/// All files below the folder, as the program itself lists them.
+/// All decisions below the folder, as the program itself lists them; a text has a dot in its name.
 fn names() -> Vec<String> {
     let folder = shipped("");
     let output = dgem().args(["template", "list"]).arg(&folder).output().unwrap();
@@ -120,6 +120,7 @@ fn names() -> Vec<String> {
         .lines()
         .skip(2)
         .filter_map(|line| line.split_whitespace().next().map(str::to_owned))
+        .filter(|name| !name.contains('.'))
         .collect()
 }
 

@@ -9,7 +9,7 @@ mod preview;
 use std::io::{self, Write};
 
 use self::prepare::Prepared;
-use super::warn;
+use super::{warn, warn_other_model};
 use crate::asking::Asker;
 use crate::cascade::Cascade;
 use crate::cli::{Api, ConnectionFlags, DecideArgs};
@@ -108,16 +108,5 @@ fn exit(verdict: &Verdict<'_>, strict: bool) -> Exit {
         Exit::ConditionNotMet
     } else {
         Exit::Done
-    }
-}
-
-/// Some servers have one model and answer with it whatever was asked for.
-fn warn_other_model(wanted: Option<&str>, answered: Option<&str>) {
-    // What follows a colon chooses how a model works, not which one.
-    let name = |model: &str| model.split(':').next().unwrap_or_default().to_owned();
-    if let (Some(wanted), Some(answered)) = (wanted, answered)
-        && name(wanted) != name(answered)
-    {
-        warn(&format!("`{}` was asked for, and `{}` answered", visible(wanted), visible(answered)));
     }
 }

@@ -6,7 +6,6 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use super::unknown;
 use crate::cli::{CheckArgs, ConnectionFlags};
 use crate::client::Client;
 use crate::env::Environment;
@@ -57,11 +56,11 @@ async fn one(
 ) -> Result<Vec<String>, Error> {
     let template = catalogue.load(path)?;
     let Checked { mut warnings, request } = check(&template, given)?;
-    if !request.state_holds_variables {
-        warnings.extend(template.unknown(given).into_iter().map(|name| unknown(&template, name)));
+    if request.as_ref().is_none_or(|request| !request.state_holds_variables) {
+        warnings.extend(template.unknown(given).into_iter().map(|name| template.does_not_use(name)));
     }
-    if let Some(client) = client {
-        client.decide(&request).await?;
+    if let (Some(client), Some(request)) = (client, &request) {
+        client.decide(request).await?;
     }
     Ok(warnings)
 }

@@ -34,17 +34,6 @@ pub(super) fn warn_unknown(template: &Template, variables: &Variables, request: 
         return;
     }
     for name in template.unknown(variables) {
-        warn(&unknown(template, name));
+        warn(&template.does_not_use(name));
     }
-}
-
-/// What is said of a name that the template does not use.
-pub(in crate::commands) fn unknown(template: &Template, name: &str) -> String {
-    let known = template.known();
-    let listed = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-    let meant = match decision::closest(name, known.iter().copied()) {
-        Some(meant) => format!("; did you mean `{meant}`? It knows"),
-        None => "; it knows".to_owned(),
-    };
-    format!("{} does not use the variable `{name}`{meant}: {listed}", template.path().display())
 }

@@ -21,6 +21,10 @@ pub(super) fn run(args: &RenderArgs, environment: &Environment) -> Result<Exit, 
         variables = variables.or_else(template.samples());
     }
     let mut out = io::stdout().lock();
+    if template.is_text() {
+        writeln!(out, "{}", template.text(&variables)?)?;
+        return Ok(Exit::Done);
+    }
     if args.raw {
         write!(out, "{}", template.render(&variables)?)?;
         return Ok(Exit::Done);

@@ -32,6 +32,9 @@ pub(super) fn run(args: &ShowArgs, environment: &Environment) -> Result<Exit, Er
     if !variables.is_empty() {
         writeln!(out, "{}\n", text_table(&["VARIABLE", "NEED", "SAMPLE"], &[16, 10, 20], &variables))?;
     }
+    if template.is_text() {
+        return Ok(Exit::Done);
+    }
     let request = template.request(&Variables::default().or_else(template.samples()))?;
     let questions: Vec<Vec<String>> = request.schema.questions.iter().map(question_row).collect();
     let header = ["QUESTION", "TYPE", "ANSWERS", "INSTRUCTIONS"];
