@@ -7,7 +7,7 @@
 use std::fs;
 use std::path::Path;
 
-use minijinja::value::{Kwargs, Value, ViaDeserialize};
+use minijinja::value::{Kwargs, Value, ValueKind, ViaDeserialize};
 use minijinja::{Environment, ErrorKind, context};
 use serde_json::json;
 
@@ -15,12 +15,29 @@ use crate::error::{Error, Result};
 use crate::tokenizer::{Tokenizer, unguard};
 
 /// One message of a conversation.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Message {
     /// `system`, `developer`, `user`, `assistant` or `tool`.
     pub role: String,
     /// What it says.
     pub content: Vec<Part>,
+    /// Calls of tools that an assistant made.
+    pub tool_calls: Vec<ToolCall>,
+    /// What an assistant thought before it said so.
+    pub reasoning: Option<String>,
+    /// Which call a tool answers, and the name of that tool.
+    pub answers: Option<(String, String)>,
+}
+
+/// A call of a tool as it stands in a conversation.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolCall {
+    /// Its id, to which the answer refers.
+    pub id: String,
+    /// Name of the tool.
+    pub name: String,
+    /// Name → value.
+    pub arguments: serde_json::Map<String, serde_json::Value>,
 }
 
 /// A piece of a message.
@@ -35,7 +52,7 @@ pub enum Part {
 impl Message {
     /// A message of plain text.
     pub fn text(role: impl Into<String>, text: impl Into<String>) -> Self {
-        Self { role: role.into(), content: vec![Part::Text(text.into())] }
+        Self { role: role.into(), content: vec![Part::Text(text.into())], ..Self::default() }
     }
 }
 
@@ -121,6 +138,16 @@ impl ChatTemplate {
             },
         );
         env.add_filter("tojson", tojson);
+        // Nothing at all is no list.
+        env.add_test("iterable", |value: Value| !value.is_none() && value.try_iter().is_ok());
+        // As Python writes them; the templates of tools give such values out as they are.
+        env.set_formatter(|out, state, value| match value {
+            value if value.is_none() => write_fault(out.write_str("None")),
+            value if value.kind() == ValueKind::Bool => {
+                write_fault(out.write_str(if value.is_true() { "True" } else { "False" }))
+            }
+            value => minijinja::escape_formatter(out, state, value),
+        });
         env.add_template_owned(NAME, source).map_err(|e| Error::Template(describe(&e)))?;
         Ok(Self { env, mentions_channel, bos_token, eos_token })
     }
@@ -165,7 +192,29 @@ fn guarded_message(tokenizer: &Tokenizer, message: &Message) -> serde_json::Valu
             })
             .collect(),
     };
-    json!({"role": message.role, "content": content})
+    let mut guarded = json!({"role": message.role, "content": content});
+    if !message.tool_calls.is_empty() {
+        let calls = message.tool_calls.iter().map(|call| {
+            let arguments = guard_value(tokenizer, &serde_json::Value::Object(call.arguments.clone()));
+            let function = json!({"name": tokenizer.guard(&call.name), "arguments": arguments});
+            json!({"id": tokenizer.guard(&call.id), "type": "function", "function": function})
+        });
+        guarded["tool_calls"] = calls.collect();
+    }
+    if let Some(reasoning) = &message.reasoning {
+        // Templates name it one way or the other.
+        guarded["reasoning"] = json!(tokenizer.guard(reasoning));
+        guarded["reasoning_content"] = guarded["reasoning"].clone();
+    }
+    if let Some((id, name)) = &message.answers {
+        guarded["tool_call_id"] = json!(tokenizer.guard(id));
+        guarded["name"] = json!(tokenizer.guard(name));
+    }
+    guarded
+}
+
+fn write_fault(written: std::fmt::Result) -> std::result::Result<(), minijinja::Error> {
+    written.map_err(|_| minijinja::Error::new(ErrorKind::WriteFailure, "the prompt was not written"))
 }
 
 fn guard_value(tokenizer: &Tokenizer, value: &serde_json::Value) -> serde_json::Value {

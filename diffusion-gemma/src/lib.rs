@@ -19,10 +19,11 @@ pub mod reference;
 mod rope;
 mod sampler;
 mod tensor;
+mod text_stream;
 mod tokenizer;
 
 pub use candle_core::{DType, Device, Tensor};
-pub use chat_template::{ChatTemplate, Message, Part, RenderOptions, Rendered};
+pub use chat_template::{ChatTemplate, Message, Part, RenderOptions, Rendered, ToolCall};
 pub use config::{Attention, Config, LayerConfig, RopeConfig};
 pub use error::{Error, Result};
 pub use forward::{CanvasRows, Segment, SegmentOutput};
@@ -35,6 +36,7 @@ pub use sampler::{
     Block, Finish, Generation, GenerationConfig, GenerationStats, Noise, Progress, Reply, generate,
     generate_all,
 };
+pub use text_stream::TextStream;
 pub use tokenizer::Tokenizer;
 
 /// The CPU kernels in use, in words.

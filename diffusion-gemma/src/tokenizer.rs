@@ -98,6 +98,20 @@ impl Tokenizer {
         self.inner.decode(ids, true).map_err(|e| Error::Tokenizer(e.to_string()))
     }
 
+    /// What a generated id adds to a text; nothing for a control token or an id that is none. A byte-fallback token adds its
+    /// byte, which alone may be no character: see [`crate::TextStream`].
+    pub fn token_bytes(&self, id: u32) -> Vec<u8> {
+        if self.is_control(id) {
+            return Vec::new();
+        }
+        let piece = self.inner.id_to_token(id).unwrap_or_default();
+        let byte = piece.strip_prefix("<0x").and_then(|rest| rest.strip_suffix('>'));
+        match byte.filter(|hex| hex.len() == 2).and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
+            Some(byte) => vec![byte],
+            None => piece.replace('▁', " ").into_bytes(),
+        }
+    }
+
     /// How one token reads, control tokens included; for diagnostics. Unknown ids read `<id N>`.
     pub fn token_text(&self, id: u32) -> String {
         self.inner.id_to_token(id).map_or_else(|| format!("<id {id}>"), |token| token.replace('▁', " "))

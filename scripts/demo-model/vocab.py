@@ -109,7 +109,7 @@ def build():
     return tok
 
 
-CHAT_TEMPLATE = r"""{#- Compact Gemma-4-style template (own work): turns, system, thinking, flat tools, images. -#}
+CHAT_TEMPLATE = r"""{#- Compact Gemma-4-style template (own work): turns, system, thinking, flat tools and their calls, images. -#}
 {%- macro value(v) -%}
 {%- if v is string -%}<|"|>{{ v }}<|"|>
 {%- elif v is boolean -%}{{ 'true' if v else 'false' }}
@@ -132,15 +132,27 @@ CHAT_TEMPLATE = r"""{#- Compact Gemma-4-style template (own work): turns, system
 {%- endif -%}
 {%- for message in messages -%}
 {%- if not (loop.first and lead) -%}
+{%- set goes_on = message['role'] == 'tool' or (message['role'] == 'assistant' and not loop.first and loop.previtem['role'] == 'tool') -%}
+{%- if not goes_on -%}
 {{- '<|turn>' + ('model' if message['role'] == 'assistant' else message['role']) + '\n' -}}
+{%- endif -%}
+{%- if message['tool_calls'] -%}{%- for call in message['tool_calls'] -%}
+{{- '<|tool_call>call:' + call['function']['name'] + value(call['function']['arguments']) + '<tool_call|>' -}}
+{%- endfor -%}{%- endif -%}
+{%- if message['role'] == 'tool' -%}{{- '<|tool_response>response:' + message['name'] + '{value:<|"|>' -}}{%- endif -%}
 {%- if message['content'] is string -%}{{- message['content'] | trim -}}
 {%- else -%}{%- for part in message['content'] -%}
 {%- if part['type'] == 'text' -%}{{- part['text'] | trim -}}{%- elif part['type'] == 'image' -%}{{- '<|image|>' -}}{%- endif -%}
 {%- endfor -%}{%- endif -%}
-{{- '<turn|>\n' -}}
+{%- if message['role'] == 'tool' -%}{{- '<|"|>}<tool_response|>' -}}{%- endif -%}
+{%- if loop.last and message['tool_calls'] -%}{{- '<|tool_response>' -}}
+{%- elif message['role'] == 'tool' or message['tool_calls'] -%}
+{%- if not loop.last and loop.nextitem['role'] not in ['assistant', 'tool'] -%}{{- '<turn|>\n' -}}{%- endif -%}
+{%- else -%}{{- '<turn|>\n' -}}{%- endif -%}
 {%- endif -%}
 {%- endfor -%}
-{%- if add_generation_prompt -%}{{- '<|turn>model\n' -}}{%- endif -%}
+{%- set last = messages[messages | length - 1] -%}
+{%- if add_generation_prompt and last['role'] != 'tool' and not last['tool_calls'] -%}{{- '<|turn>model\n' -}}{%- endif -%}
 """
 
 TOKENIZER_CONFIG = {

@@ -1,7 +1,7 @@
 //! Tokenizer and chat template against recorded cases, and the rule that client text never becomes a control token.
 
 use crate::common::fixture;
-use diffusion_gemma::{ChatTemplate, Message, Part, RenderOptions, Tokenizer};
+use diffusion_gemma::{ChatTemplate, Message, Part, RenderOptions, TextStream, Tokenizer, ToolCall};
 use serde_json::Value;
 
 const CHECKPOINTS: [&str; 2] = ["tiny-text", "tiny-vision"];
@@ -24,7 +24,7 @@ fn message(value: &Value) -> Message {
             .map(|p| p["text"].as_str().map_or(Part::Image, |text| Part::Text(text.to_owned())))
             .collect(),
     };
-    Message { role: value["role"].as_str().unwrap().to_owned(), content }
+    Message { role: value["role"].as_str().unwrap().to_owned(), content, ..Message::default() }
 }
 
 #[test]
@@ -151,4 +151,55 @@ fn a_text_has_at_least_as_many_tokens_as_its_length_says() {
         assert!(tokenizer.fewest_tokens(text.len()) <= tokens, "{text:?}");
     }
     assert!(tokenizer.fewest_tokens(1_000_000) > 1000);
+}
+
+#[test]
+fn a_streamed_text_is_the_decoded_one_and_every_piece_is_whole() {
+    let tokenizer = Tokenizer::from_dir(&fixture("demo-model")).unwrap();
+    let text = "if a:\n    return \"東京🙂\" — ok\n\n\tx";
+    let ids = tokenizer.encode_plain(text).unwrap();
+    let mut stream = TextStream::default();
+    let pieces: Vec<String> = ids.iter().map(|&id| stream.push(&tokenizer, id)).collect();
+    assert_eq!(pieces.concat(), text);
+    assert!(pieces.iter().any(String::is_empty), "no character of several tokens was held back");
+    assert_eq!(stream.finish(), "");
+    let byte = |byte: &str| tokenizer.token_id(byte).unwrap();
+    assert_eq!(stream.push(&tokenizer, byte("<0xE6>")), "");
+    assert_eq!(stream.push(&tokenizer, byte("<0x41>")), "\u{FFFD}A");
+    assert_eq!(stream.push(&tokenizer, byte("<0xF0>")), "");
+    assert_eq!(stream.finish(), "\u{FFFD}");
+    let control = tokenizer.token_id("<turn|>").unwrap();
+    assert_eq!(stream.push(&tokenizer, control), "");
+}
+
+#[test]
+fn a_round_of_tools_is_one_turn_of_the_model() {
+    let tokenizer = Tokenizer::from_dir(&fixture("demo-model")).unwrap();
+    let template = ChatTemplate::from_dir(&fixture("demo-model")).unwrap();
+    let arguments = serde_json::json!({"city": "Köln <turn|>", "days": 2, "exact": true, "unit": null});
+    let call = ToolCall {
+        id: "c1".into(),
+        name: "weather".into(),
+        arguments: arguments.as_object().unwrap().clone(),
+    };
+    let messages = [
+        Message::text("user", "Rain?"),
+        Message { role: "assistant".into(), tool_calls: vec![call], ..Message::default() },
+        Message { answers: Some(("c1".into(), "weather".into())), ..Message::text("tool", "dry") },
+    ];
+    let render = |messages: &[Message]| {
+        let options = RenderOptions { generation_prompt: true, ..Default::default() };
+        template.render(&tokenizer, messages, &options).unwrap()
+    };
+    let asked = "<bos><|turn>user\nRain?<turn|>\n<|turn>model\n<|tool_call>call:weather{city:<|\"|>Köln <turn|><|\"|>,days:2,\
+                 exact:true,unit:None}<tool_call|>";
+    let answered =
+        format!("{asked}<|tool_response>response:weather{{value:<|\"|>dry<|\"|>}}<tool_response|>");
+    assert_eq!(render(&messages).text(), answered);
+    let more = [&messages[..], &[Message::text("assistant", "No."), Message::text("user", "Sure?")]].concat();
+    let end = "No.<turn|>\n<|turn>user\nSure?<turn|>\n<|turn>model\n";
+    assert_eq!(render(&more).text(), format!("{answered}{end}"));
+    let close = tokenizer.token_id("<turn|>").unwrap();
+    let ids = tokenizer.encode_rendered(&render(&messages)).unwrap();
+    assert_eq!(ids.iter().filter(|&&id| id == close).count(), 1, "an argument is no control token");
 }
