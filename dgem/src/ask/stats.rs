@@ -53,7 +53,8 @@ impl fmt::Display for Stats<'_> {
             None => writeln!(f, "  Reply:              (tokens not counted by the server)")?,
         }
         if let Some(generation) = generation {
-            let blocks = generation.blocks.max(1);
+            // The steps are those of all of them.
+            let blocks = (generation.blocks + generation.retries).max(1);
             let (what, per) = (plural(blocks, "block"), generation.steps as f64 / blocks as f64);
             writeln!(
                 f,
@@ -66,7 +67,7 @@ impl fmt::Display for Stats<'_> {
             }
             if generation.retries > 0 {
                 let count = generation.retries;
-                writeln!(f, "  Thrown Away:        {count} empty first {}", plural(count, "block"))?;
+                writeln!(f, "  Thrown Away:        {count} of these, an empty start")?;
             }
             if generation.unconverged > 0 {
                 let count = generation.unconverged;

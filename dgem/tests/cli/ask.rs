@@ -351,9 +351,9 @@ fn the_stats_go_to_stderr_with_what_the_server_says() {
         "  Prompt:             19 tokens (16 reused)\n",
         "  Reply:              64 tokens (12 of them thought)\n",
         " tokens/s\n",
-        "  Denoise Steps:      20 in 2 blocks (10.0 steps per block)\n",
+        "  Denoise Steps:      20 in 3 blocks (6.7 steps per block)\n",
         "  Tokens Per Forward: 3.2\n",
-        "  Thrown Away:        1 empty first block\n",
+        "  Thrown Away:        1 of these, an empty start\n",
     ] {
         assert!(text.contains(part), "{part} not in {text}");
     }
