@@ -13,6 +13,10 @@ use std::time::{Duration, Instant};
 use candle_core::Tensor;
 use diffusion_gemma::{Attention, CanvasRows, DType, Device, LoadOptions, Model, Prefix, Quant, Segment};
 
+/// As the server has it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const RUNS: usize = 7;
 
 fn main() {

@@ -222,7 +222,8 @@ impl Model {
                 if !read_only {
                     prompts.push(ops::Attend {
                         q: rows_of(q, &at.prompt)?,
-                        encoded: old.map(|old| (old.k.clone(), old.v.clone())),
+                        encoded: old.map(LayerKv::pair),
+                        first: old.map_or(segment.prefix.tokens(), |old| old.start),
                         own,
                         causal: Some(window.unwrap_or(usize::MAX)),
                     });
@@ -236,7 +237,8 @@ impl Model {
                 if !read_only && !canvas.suffix.is_empty() && canvas.suffix != shared {
                     prompts.push(ops::Attend {
                         q: rows_of(q, &canvas.suffix)?,
-                        encoded: encoded.as_ref().map(|kv| (kv.k.clone(), kv.v.clone())),
+                        encoded: encoded.as_ref().map(LayerKv::pair),
+                        first: encoded.as_ref().map_or(0, |kv| kv.start),
                         own: (rows_of(k, &canvas.suffix)?, rows_of(v, &canvas.suffix)?),
                         causal: Some(window.unwrap_or(usize::MAX)),
                     });
@@ -257,13 +259,16 @@ impl Model {
                     Ok(Tensor::cat(&[&rows_of(t, &suffix)?, &rows], 0)?)
                 };
                 let before = encoded.as_ref().filter(|_| suffix.len() < seen);
+                let before = before.map(|kv| kv.tail(seen - suffix.len())).transpose()?;
+                let past = segment.prefix.tokens() + segment.tokens.len() + canvas.suffix.len();
                 canvases.push(ops::Attend {
                     q: if read_only {
                         q.index_select(&Tensor::new(read.as_slice(), &self.device)?, 0)?
                     } else {
                         rows_of(q, &canvas.rows)?
                     },
-                    encoded: before.map(|kv| kv.tail(seen - suffix.len())).transpose()?,
+                    first: before.as_ref().map_or(past - suffix.len(), |kv| kv.start),
+                    encoded: before.as_ref().map(LayerKv::pair),
                     own: (own(k)?, own(v)?),
                     causal: None,
                 });

@@ -110,11 +110,17 @@ impl LayerKv {
         Ok(self.k.dim(0)?)
     }
 
+    /// Keys and values.
+    pub(crate) fn pair(&self) -> (Tensor, Tensor) {
+        (self.k.clone(), self.v.clone())
+    }
+
     /// The last `rows` rows (all, where there are fewer).
-    pub(crate) fn tail(&self, rows: usize) -> Result<(Tensor, Tensor)> {
+    pub(crate) fn tail(&self, rows: usize) -> Result<Self> {
         let kept = self.kept()?;
         let rows = rows.min(kept);
-        Ok((self.k.narrow(0, kept - rows, rows)?, self.v.narrow(0, kept - rows, rows)?))
+        let of = |t: &Tensor| t.narrow(0, kept - rows, rows);
+        Ok(Self { start: self.start + kept - rows, k: of(&self.k)?, v: of(&self.v)? })
     }
 
     /// Drops what a sliding window no longer needs, once that is worth a copy: a window of slack stays, so that a
@@ -124,7 +130,7 @@ impl LayerKv {
         if kept < 2 * window {
             return Ok(self);
         }
-        let (k, v) = self.tail(window - 1)?;
-        Ok(Self { start: self.start + kept + 1 - window, k: k.force_contiguous()?, v: v.force_contiguous()? })
+        let Self { start, k, v } = self.tail(window - 1)?;
+        Ok(Self { start, k: k.force_contiguous()?, v: v.force_contiguous()? })
     }
 }

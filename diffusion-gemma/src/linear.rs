@@ -88,10 +88,8 @@ impl Linear {
     pub(crate) fn product(&self, x: &Tensor) -> Result<Vec<f32>> {
         if let Self::Packed(weight, precision) = self {
             let rows = x.dim(0)?;
-            let mut y = vec![0f32; rows * weight.outputs];
             let x = values(x)?;
-            weight.matmul(&Activations::new(&x, rows, weight.inputs, *precision), &mut y);
-            return Ok(y);
+            return Ok(weight.matmul(&Activations::new(&x, rows, weight.inputs, *precision)));
         }
         Ok(self.forward(x)?.to_dtype(DType::F32)?.flatten_all()?.to_vec1()?)
     }
@@ -115,7 +113,7 @@ impl Linear {
             columns.resize(rows * piece.inputs, 0f32);
             let lines = columns.par_chunks_exact_mut(piece.inputs).zip(p.par_chunks_exact(weight.outputs));
             lines.for_each(|(to, row)| to[..len].copy_from_slice(&row[from..from + len]));
-            piece.matmul(&Activations::new(&columns, rows, piece.inputs, *precision), &mut part);
+            piece.matmul_into(&Activations::new(&columns, rows, piece.inputs, *precision), &mut part);
             sums.iter_mut().zip(&part).for_each(|(sum, part)| *sum += part);
         }
         matrix(sums, weight.inputs)

@@ -89,6 +89,8 @@ pub(crate) struct Attend {
     pub(crate) q: Tensor,
     /// Keys and values encoded earlier, `[keys, NKV·d]`.
     pub(crate) encoded: Option<(Tensor, Tensor)>,
+    /// Position of the first of all its keys in the sequence.
+    pub(crate) first: usize,
     /// Keys and values of the canvas or of the prompt rows themselves, `[keys, NKV·d]`.
     pub(crate) own: (Tensor, Tensor),
     /// `Some(window)`: each row sees at most `window` keys up to its own; `None`: every key.
@@ -106,6 +108,7 @@ pub(crate) fn attention(jobs: &[Attend], heads: (usize, usize), head_dim: usize)
             .map(|([q, k, v, own_k, own_v], job)| AttentionJob {
                 q: q.as_deref().unwrap_or_default(),
                 encoded: [k.as_deref().unwrap_or_default(), v.as_deref().unwrap_or_default()],
+                first: job.first,
                 own: [own_k.as_deref().unwrap_or_default(), own_v.as_deref().unwrap_or_default()],
                 causal: job.causal,
             })

@@ -5,6 +5,7 @@
 
 use rayon::prelude::*;
 
+use super::fresh::Fresh;
 use super::packed::{LANES, Line, Precision};
 use super::rows::wide;
 use super::{Isa, Shared, isa};
@@ -45,33 +46,41 @@ impl<'a> Activations<'a> {
 fn planes(values: &[f32], rows: usize, width: usize, precision: Precision) -> Vec<Vec<Line>> {
     let lines = width.div_ceil(LANES);
     let padded = rows.next_multiple_of(TILE_ROWS);
-    let mut planes: Vec<Vec<Line>> =
-        (0..precision.planes()).map(|_| vec![Line::ZERO; padded * lines]).collect();
-    let targets: Vec<Shared<Line>> = planes.iter_mut().map(|plane| Shared::new(plane)).collect();
+    let mut planes: Vec<Fresh<Line>> = (0..precision.planes()).map(|_| Fresh::new(padded * lines)).collect();
+    let targets: Vec<Shared<Line>> = planes.iter_mut().map(Fresh::target).collect();
     let convert = |row: usize| {
         for line in 0..lines {
             let from = row * width + line * LANES;
-            let source = &values[from..(from + LANES).min((row + 1) * width)];
+            // Rows beyond the last are zeros.
+            let source = values.get(from..(from + LANES).min((row + 1) * width)).unwrap_or_default();
             let at = (row / TILE_ROWS * lines + line) * TILE_ROWS + row % TILE_ROWS;
             let mut rest = [0f32; LANES];
             rest[..source.len()].copy_from_slice(source);
             for target in &targets {
                 // SAFETY: `at` lies inside the padded plane, and each (row, line) is written by one thread.
-                split_off(&mut rest, unsafe { &mut *target.pointer().add(at) });
+                unsafe { target.pointer().add(at).write(split_off(&mut rest)) };
             }
         }
     };
     if rows * width < 1 << 14 {
-        (0..rows).for_each(convert);
+        (0..padded).for_each(convert);
     } else {
-        (0..rows).into_par_iter().with_min_len(8).for_each(convert);
+        (0..padded).into_par_iter().with_min_len(8).for_each(convert);
     }
-    planes
+    // SAFETY: every line of every padded row has been written.
+    planes.into_iter().map(|plane| unsafe { plane.written() }).collect()
+}
+
+/// Takes the bf16 part out of each value; what is left stays.
+#[inline(always)]
+fn split_off(rest: &mut [f32; LANES]) -> Line {
+    let mut part = Line::ZERO;
+    split_into(rest, &mut part);
+    part
 }
 
 wide! {
-    /// Takes the bf16 part out of each value; what is left stays.
-    fn split_off(rest: &mut [f32; LANES], part: &mut Line) {
+    fn split_into(rest: &mut [f32; LANES], part: &mut Line) {
         for (rest, bits) in rest.iter_mut().zip(&mut part.0) {
             *bits = round_to_bf16(*rest);
             *rest -= f32::from_bits(u32::from(*bits) << 16);

@@ -1,7 +1,8 @@
 //! Attention of many small jobs at once: each head of each block of query rows is a task.
 //!
 //! Scores of a few rows are computed, turned into probabilities and multiplied with the values before the next rows, so
-//! no matrix of rows × keys is ever whole, and causal rows touch only the keys they may see.
+//! no matrix of rows × keys is ever whole, and causal rows touch only the keys they may see. A key is summed in a lane that
+//! its position in the sequence gives, so the result is the same to the last bit wherever encoded keys end and own ones begin.
 
 #![allow(unsafe_code)] // raw blocks of rows are handed to the kernels
 
@@ -10,6 +11,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::Shared;
+use super::fresh::Fresh;
 use super::rows::{exp, wide};
 
 /// Query rows of one job; the keys they see.
@@ -19,6 +21,8 @@ pub(crate) struct AttentionJob<'a> {
     pub(crate) q: &'a [f32],
     /// Keys and values encoded earlier, `[keys, kv width]`; may be empty.
     pub(crate) encoded: [&'a [f32]; 2],
+    /// Position of the first encoded key in its sequence; without any, of the first own one.
+    pub(crate) first: usize,
     /// Keys and values of the job's own rows.
     pub(crate) own: [&'a [f32]; 2],
     /// `Some(window)`: each row sees at most `window` keys up to its own. `None`: every row sees every key.
@@ -29,13 +33,15 @@ pub(crate) struct AttentionJob<'a> {
 const TASK_ROWS: usize = 48;
 /// Keys whose scores are computed together.
 const KEYS: usize = 32;
+/// Lanes of a sum over keys.
+const LANES: usize = 16;
 
 /// `[rows of all jobs, heads · head_dim]`. `heads`: query and key heads.
 pub(crate) fn attend(jobs: &[AttentionJob<'_>], heads: (usize, usize), head_dim: usize) -> Vec<f32> {
     let width = heads.0 * head_dim;
     let total: usize = jobs.iter().map(|job| job.q.len()).sum();
-    let mut out = vec![0f32; total];
-    let target = Shared::new(&mut out);
+    let mut out = Fresh::new(total);
+    let target: Shared<f32> = out.target();
     let mut tasks = Vec::new();
     let mut first = 0;
     for job in jobs {
@@ -52,7 +58,8 @@ pub(crate) fn attend(jobs: &[AttentionJob<'_>], heads: (usize, usize), head_dim:
         // SAFETY: the task writes its own rows and the columns of its own heads.
         task.run(rows, unsafe { target.pointer().add(first * width) });
     });
-    out
+    // SAFETY: the tasks have all rows and heads, and every row sees a key: its own, or a canvas's.
+    unsafe { out.written() }
 }
 
 struct Task<'a> {
@@ -69,7 +76,9 @@ struct Piece<'a> {
     keys: Range<usize>,
     /// Where its scores begin in a line of scores.
     column: usize,
-    /// Keys in groups of 32, each group `[head_dim, 32]`; missing keys of the last group are zero.
+    /// Columns before the first key, so that every key's lane is its position modulo 16.
+    lead: usize,
+    /// Keys in groups of 32, each group `[head_dim, 32]`; missing keys of the first and the last group are zero.
     packed: Vec<f32>,
 }
 
@@ -81,7 +90,7 @@ impl Task<'_> {
         let pieces = [0, 1].map(|kind| {
             let keys = self.seen_by(kind, &rows);
             let piece = self.piece(kind, keys, stride);
-            stride += piece.keys.len().next_multiple_of(KEYS);
+            stride += (piece.lead + piece.keys.len()).next_multiple_of(KEYS);
             piece
         });
         let mut scores = vec![0f32; block_rows() * stride];
@@ -93,8 +102,8 @@ impl Task<'_> {
                 // Columns of the line that this block computes, per piece: whole groups, counted from the first packed one.
                 let computed = [0, 1].map(|kind| {
                     let (piece, seen) = (&pieces[kind], self.seen_by(kind, &block));
-                    let first = seen.start.saturating_sub(piece.keys.start) / KEYS * KEYS;
-                    first..(seen.end - piece.keys.start).max(first)
+                    let first = (piece.lead + seen.start.saturating_sub(piece.keys.start)) / KEYS * KEYS;
+                    first..(piece.lead + seen.end - piece.keys.start).max(first)
                 });
                 for (piece, columns) in pieces.iter().zip(&computed) {
                     for at in columns.clone().step_by(KEYS) {
@@ -119,8 +128,8 @@ impl Task<'_> {
                     let line = &mut scores[r * stride..(r + 1) * stride];
                     let seen = [0, 1].map(|kind| {
                         let (piece, keys) = (&pieces[kind], self.seen_by(kind, &(row + r..row + r + 1)));
-                        piece.column + keys.start - piece.keys.start
-                            ..piece.column + keys.end - piece.keys.start
+                        let column = |key: usize| piece.column + piece.lead + key - piece.keys.start;
+                        column(keys.start)..column(keys.end)
                     });
                     probabilities(line, &seen, sum);
                 }
@@ -130,15 +139,16 @@ impl Task<'_> {
                     let to = unsafe { out.add(row * width + head * self.head_dim + column) };
                     let mut accumulate = false;
                     for (piece, computed) in
-                        pieces.iter().zip(&computed).filter(|(_, computed)| !computed.is_empty())
+                        pieces.iter().zip(&computed).filter(|(piece, computed)| computed.end > piece.lead)
                     {
-                        let values = &piece.v[(piece.keys.start + computed.start) * kv_width
+                        let first = computed.start.max(piece.lead);
+                        let values = &piece.v[(piece.keys.start + first - piece.lead) * kv_width
                             + self.kv_head * self.head_dim
                             + column..];
-                        let p = &scores[piece.column + computed.start..];
+                        let p = &scores[piece.column + first..];
                         multiply(
                             block.len(),
-                            computed.len(),
+                            computed.end - first,
                             columns,
                             p,
                             stride,
@@ -180,15 +190,17 @@ impl Task<'_> {
     fn piece(&self, kind: usize, keys: Range<usize>, column: usize) -> Piece<'_> {
         let [k, v] = if kind == 0 { self.job.encoded } else { self.job.own };
         let (kv_width, d) = (self.heads.1 * self.head_dim, self.head_dim);
-        let mut packed = vec![0f32; keys.len().next_multiple_of(KEYS) * d];
-        for (i, key) in keys.clone().enumerate() {
+        let before = if kind == 0 { 0 } else { self.job.encoded[0].len() / kv_width };
+        let lead = (self.job.first + before + keys.start) % LANES;
+        let mut packed = vec![0f32; (lead + keys.len()).next_multiple_of(KEYS) * d];
+        for (i, key) in (lead..).zip(keys.clone()) {
             let from = &k[key * kv_width + self.kv_head * d..][..d];
             let group = &mut packed[i / KEYS * KEYS * d..];
             for (x, to) in from.iter().zip(group[i % KEYS..].iter_mut().step_by(KEYS)) {
                 *to = *x;
             }
         }
-        Piece { v, keys, column, packed }
+        Piece { v, keys, column, lead, packed }
     }
 }
 
@@ -201,15 +213,15 @@ wide! {
             line[seen[1].end..].fill(value);
         };
         hide(line, f32::NEG_INFINITY);
-        let mut best = [f32::NEG_INFINITY; 16];
-        for chunk in line.chunks_exact(16) {
+        let mut best = [f32::NEG_INFINITY; LANES];
+        for chunk in line.chunks_exact(LANES) {
             for (b, x) in best.iter_mut().zip(chunk) {
                 *b = if *x > *b { *x } else { *b };
             }
         }
         let best = best.iter().fold(f32::NEG_INFINITY, |a, b| a.max(*b));
-        let mut lanes = [0f32; 16];
-        for chunk in line.chunks_exact_mut(16) {
+        let mut lanes = [0f32; LANES];
+        for chunk in line.chunks_exact_mut(LANES) {
             for (lane, x) in lanes.iter_mut().zip(chunk) {
                 *x = exp(*x - best);
                 *lane += *x;

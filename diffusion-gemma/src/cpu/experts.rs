@@ -7,8 +7,9 @@
 
 use rayon::prelude::*;
 
+use super::fresh::Fresh;
 use super::packed::{PackedBf16, Precision};
-use super::rows::geglu_here;
+use super::rows::{fill, geglu_here};
 use super::{Activations, Shared};
 
 /// Weights of one expert.
@@ -38,30 +39,26 @@ pub(crate) fn mix(
     by_expert.retain(|(_, places)| !places.is_empty());
     // The largest first: a thread that gets a small one last ends with the others.
     by_expert.sort_by_key(|(_, places)| std::cmp::Reverse(places.len()));
-    let mut parts = vec![0f32; chosen.len() * hidden];
-    let target = Shared::new(&mut parts);
+    let mut parts = Fresh::new(chosen.len() * hidden);
+    let target: Shared<f32> = parts.target();
     by_expert.into_par_iter().with_max_len(1).for_each(|(expert, places)| {
         let mut of_rows = Vec::with_capacity(places.len() * hidden);
         places.iter().for_each(|place| of_rows.extend_from_slice(&x[place / top_k * hidden..][..hidden]));
         let ExpertWeights { gate_up, down } = &experts[expert];
-        let mut gates = vec![0f32; places.len() * gate_up.outputs];
-        gate_up.matmul_here(&Activations::new(&of_rows, places.len(), hidden, precision), &mut gates);
+        let gates = gate_up.matmul_here(&Activations::new(&of_rows, places.len(), hidden, precision));
         let inner = geglu_here(&gates, down.inputs);
-        let mut out = of_rows;
-        down.matmul_here(&Activations::new(&inner, places.len(), down.inputs, precision), &mut out);
-        for (place, row) in places.iter().zip(out.chunks_exact(hidden)) {
+        let mut out = down.matmul_here(&Activations::new(&inner, places.len(), down.inputs, precision));
+        for (place, row) in places.iter().zip(out.chunks_exact_mut(hidden)) {
+            row.iter_mut().for_each(|x| *x *= weights[*place]);
             // SAFETY: every place belongs to one expert, and lies inside `parts`.
-            let to = unsafe { std::slice::from_raw_parts_mut(target.pointer().add(place * hidden), hidden) };
-            to.iter_mut().zip(row).for_each(|(to, from)| *to = from * weights[*place]);
+            unsafe { row.as_ptr().copy_to_nonoverlapping(target.pointer().add(place * hidden), hidden) };
         }
     });
-    let mut out = vec![0f32; x.len()];
-    out.par_chunks_exact_mut(hidden).zip(parts.par_chunks_exact(top_k * hidden)).with_min_len(16).for_each(
-        |(sum, parts)| {
-            for part in parts.chunks_exact(hidden) {
-                sum.iter_mut().zip(part).for_each(|(s, p)| *s += p);
-            }
-        },
-    );
-    out
+    // SAFETY: every place belongs to an expert that has written it.
+    let parts = unsafe { parts.written() };
+    fill(rows, hidden, |row, sum| {
+        for part in parts[row * top_k * hidden..][..top_k * hidden].chunks_exact(hidden) {
+            sum.iter_mut().zip(part).for_each(|(s, p)| *s += p);
+        }
+    })
 }

@@ -13,6 +13,7 @@ mod attention;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod experts;
+mod fresh;
 mod packed;
 mod rows;
 mod vocabulary;

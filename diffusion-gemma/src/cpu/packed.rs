@@ -6,6 +6,7 @@
 use rayon::prelude::*;
 
 use super::activations::{Activations, TILE_ROWS};
+use super::fresh::Fresh;
 use super::{Isa, Shared, isa};
 
 /// Values of a line.
@@ -120,9 +121,23 @@ impl PackedBf16 {
 
     /// `y = x Wᵀ`, `y: [rows, outputs]`, on all threads.
     #[allow(unsafe_code)]
-    pub(crate) fn matmul(&self, x: &Activations<'_>, y: &mut [f32]) {
-        assert_eq!((x.width, y.len()), (self.inputs, x.rows * self.outputs));
-        let out = Shared::new(y);
+    pub(crate) fn matmul(&self, x: &Activations<'_>) -> Vec<f32> {
+        let mut y = Fresh::new(x.rows * self.outputs);
+        self.columns(x, y.target());
+        // SAFETY: the pairs of panels have all columns of every row.
+        unsafe { y.written() }
+    }
+
+    /// The same into `y`.
+    pub(crate) fn matmul_into(&self, x: &Activations<'_>, y: &mut [f32]) {
+        assert_eq!(y.len(), x.rows * self.outputs);
+        self.columns(x, Shared::new(y));
+    }
+
+    /// `out`: room for `[x.rows, outputs]`.
+    #[allow(unsafe_code)]
+    fn columns(&self, x: &Activations<'_>, out: Shared<f32>) {
+        assert_eq!(x.width, self.inputs);
         let pairs = self.outputs.div_ceil(2 * PANEL);
         // A piece worth waking a thread for is about a million multiplications.
         let work = x.rows.next_multiple_of(TILE_ROWS) * self.inputs * 2 * PANEL;
@@ -140,12 +155,15 @@ impl PackedBf16 {
 
     /// The same on the calling thread.
     #[allow(unsafe_code)]
-    pub(crate) fn matmul_here(&self, x: &Activations<'_>, y: &mut [f32]) {
-        assert_eq!((x.width, y.len()), (self.inputs, x.rows * self.outputs));
+    pub(crate) fn matmul_here(&self, x: &Activations<'_>) -> Vec<f32> {
+        assert_eq!(x.width, self.inputs);
+        let mut y = Fresh::new(x.rows * self.outputs);
         for pair in 0..self.outputs.div_ceil(2 * PANEL) {
-            // SAFETY: `y` is ours alone and of the checked size.
-            unsafe { self.pair(x, pair, y.as_mut_ptr()) };
+            // SAFETY: `y` is ours alone and of that size.
+            unsafe { self.pair(x, pair, y.target().pointer()) };
         }
+        // SAFETY: the pairs of panels have all columns of every row.
+        unsafe { y.written() }
     }
 
     /// Columns `32·pair ..` of the product.

@@ -2,7 +2,11 @@
 //!
 //! Written as plain loops that the compiler turns into AVX-512; `wide` is where it is allowed to.
 
+use std::mem::MaybeUninit;
+
 use rayon::prelude::*;
+
+use super::fresh::{Fresh, zeroed};
 
 /// Rows that are worth a thread: about 16k values.
 fn min_rows(width: usize) -> usize {
@@ -10,20 +14,18 @@ fn min_rows(width: usize) -> usize {
 }
 
 /// Fills a new `[rows, width]` matrix row by row, in parallel where there are enough values.
-fn fill(rows: usize, width: usize, each: impl Fn(usize, &mut [f32]) + Sync + Send) -> Vec<f32> {
-    let mut out = vec![0f32; rows * width];
+#[allow(unsafe_code)]
+pub(super) fn fill(rows: usize, width: usize, each: impl Fn(usize, &mut [f32]) + Sync + Send) -> Vec<f32> {
+    let mut out = Fresh::new(rows * width);
     let piece = min_rows(width);
-    let lines =
-        |out: &mut [f32]| out.chunks_exact_mut(width).enumerate().for_each(|(row, line)| each(row, line));
+    let fill = |(row, line): (usize, &mut [MaybeUninit<f32>])| each(row, zeroed(line, 0.0));
     if rows <= piece {
-        lines(&mut out);
+        out.places().chunks_exact_mut(width).enumerate().for_each(fill);
     } else {
-        out.par_chunks_exact_mut(width)
-            .enumerate()
-            .with_min_len(piece)
-            .for_each(|(row, line)| each(row, line));
+        out.places().par_chunks_exact_mut(width).enumerate().with_min_len(piece).for_each(fill);
     }
-    out
+    // SAFETY: the lines are all there is, and each was zeroed at least.
+    unsafe { out.written() }
 }
 
 /// Compiles its body for AVX-512. Kernels of this module run only where [`super::isa`] found it.
