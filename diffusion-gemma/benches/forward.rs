@@ -192,7 +192,7 @@ fn measure(mut run: impl FnMut()) -> Times {
         .map(|_| {
             let (started, used) = (Instant::now(), cpu_time());
             run();
-            (started.elapsed(), cpu_time() - used)
+            (started.elapsed(), cpu_time().saturating_sub(used))
         })
         .unzip();
     times.sort();

@@ -61,7 +61,7 @@ fn weights_are_held_once_and_a_read_makes_no_canvas_by_vocabulary_matrix() {
         };
         let read = || model.read_slots(&pass()[0].hidden[0], &[&[10, 11], &[10, 11], &[12, 13]]).unwrap();
         read();
-        let (_, _, without) = counted(|| drop(pass()));
+        let ((), _, without) = counted(|| drop(pass()));
         let (_, _, with) = counted(read);
         // Three rows of the vocabulary, and what the soft cap and the copy out of the tensor make of them.
         let few = 4 * slots.len() * config.vocab_size * size_of::<f32>();

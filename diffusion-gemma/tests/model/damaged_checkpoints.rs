@@ -138,14 +138,21 @@ fn bf16_compute_stays_near_f32() {
     let options = LoadOptions::cpu(DType::BF16);
     let narrow = Model::load(&fixture("demo-model"), &options).unwrap();
     let wide = load(&fixture("demo-model")).unwrap();
+    let text = std::fs::read_to_string(fixture("demo-model").join("expected.json")).unwrap();
+    let expected: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let case = &expected["cases"][0];
+    let ids = |value: &serde_json::Value| -> Vec<u32> { serde_json::from_value(value.clone()).unwrap() };
+    let (prompt, canvas) = (ids(&case["prompt_ids"]), ids(&case["canvas_ids"]));
+    let slots = case["slots"].as_array().unwrap();
+    let rows: Vec<usize> = slots.iter().map(|slot| slot["pos"].as_u64().unwrap() as usize).collect();
+    let labels: Vec<Vec<u32>> = slots.iter().map(|slot| ids(&slot["label_ids"])).collect();
     let logits = |model: &Model| {
         let empty = Prefix::new();
-        let canvases = vec![CanvasRows { suffix: &[], ids: &[300, 301, 302], read: &[0, 2], previous: None }];
-        let output = model
-            .forward(&[Segment { prefix: &empty, tokens: &[2, 400, 500, 600], canvases }])
-            .unwrap()
-            .remove(0);
-        model.read_slots(&output.hidden[0], &[&[702, 656], &[702, 656]]).unwrap()
+        let canvases = vec![CanvasRows { suffix: &[], ids: &canvas, read: &rows, previous: None }];
+        let output =
+            model.forward(&[Segment { prefix: &empty, tokens: &prompt, canvases }]).unwrap().remove(0);
+        let labels: Vec<&[u32]> = labels.iter().map(Vec::as_slice).collect();
+        model.read_slots(&output.hidden[0], &labels).unwrap()
     };
     for (a, b) in logits(&narrow).iter().zip(logits(&wide)) {
         for (x, y) in a.labels.iter().zip(&b.labels) {
