@@ -1,4 +1,4 @@
-"""The official OpenAI client against dgemma-server on the demo checkpoint: decisions, streams, and every kind of refusal.
+"""The official OpenAI client against dgemma-server on the demo checkpoint: decisions, conversations, streams, and every kind of refusal.
 
 Called by openai_client.sh, which installs the client. What is checked is what a program that knows only OpenAI's API relies on:
 the client's own types parse the replies, and each refusal is the exception that the client has for it.
@@ -13,8 +13,9 @@ from pathlib import Path
 
 import openai
 
-from server import DEMO_MODEL, Server
+from server import DEMO_MODEL, ROOT, Server
 
+SCRIPTED = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "debug" / "examples" / "scripted"
 KEY = "demo-key-of-the-client-test"
 SCHEMA = {
     "instructions": "Triage customer tickets",
@@ -90,10 +91,10 @@ def decisions_and_refusals():
         error = refused(
             openai.BadRequestError,
             400,
-            "no_schema",
-            lambda: one.chat.completions.create(model="demo-model", messages=[{"role": "user", "content": "hello"}]),
+            "invalid_parameter",
+            lambda: one.chat.completions.create(model="demo-model", messages=[{"role": "user", "content": "hello"}], n=3),
         )
-        check(error.param == "messages" and error.type == "invalid_request_error", error.body)
+        check(error.param == "n" and error.type == "invalid_request_error", error.body)
         misspelt = {"questions": [{"id": "urgent", "type": "bolean"}]}
         error = refused(
             openai.BadRequestError,
@@ -121,6 +122,65 @@ def decisions_and_refusals():
                 extra_headers={"X-Request-Timeout-Ms": "1"},
             ),
         )
+
+
+WEATHER = {
+    "type": "function",
+    "function": {
+        "name": "weather",
+        "description": "Weather of a city",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}},
+    },
+}
+# The seed of a request is the number of its reply.
+SCRIPT = [
+    "Hello, 東京 🙂!",
+    "<|channel>thought\nTwo and two.\n<channel|>Four.",
+    'Let me see.<|tool_call>call:weather{city:<|"|>Köln {"x"}<|"|>,days:2}<tool_call|><|tool_call>call:weather{city:<|"|>Bonn<|"|>,days:null}<tool_call|>',
+]
+
+
+def conversations():
+    """Text, thoughts and calls whose content is known: the server has a script in place of a model."""
+    script = {"DGEMMA_SCRIPT": json.dumps(SCRIPT)}
+    with Server(program=SCRIPTED, environment=script) as server:
+        one = client(server)
+        history = [{"role": "user", "content": "Hi"}]
+
+        def ask(seed, stream=False, **settings):
+            return one.chat.completions.create(model="scripted:think", messages=history, seed=seed, stream=stream, **settings)
+
+        reply = ask(0).choices[0]
+        check(reply.message.content == SCRIPT[0] and reply.finish_reason == "stop", reply)
+        chunks = list(ask(0, stream=True))
+        pieces = [choice.delta.content for chunk in chunks for choice in chunk.choices if choice.delta.content]
+        check("".join(pieces) == SCRIPT[0] and len(pieces) > 1, pieces)
+        check(ask(0, max_tokens=1).choices[0].finish_reason == "length")
+
+        message = ask(1).choices[0].message
+        check((message.reasoning_content, message.content) == ("Two and two.", "Four."), message)
+
+        reply = ask(2, tools=[WEATHER]).choices[0]
+        calls = [(call.function.name, json.loads(call.function.arguments)) for call in reply.message.tool_calls]
+        expected = [("weather", {"city": 'Köln {"x"}', "days": 2}), ("weather", {"city": "Bonn", "days": None})]
+        check(calls == expected and reply.finish_reason == "tool_calls" and reply.message.content == "Let me see.", reply)
+        with one.chat.completions.stream(model="scripted", messages=history, seed=2, tools=[WEATHER]) as stream:
+            streamed = stream.get_final_completion().choices[0]
+        found = [(call.function.name, json.loads(call.function.arguments)) for call in streamed.message.tool_calls]
+        check(found == expected and streamed.finish_reason == "tool_calls", streamed)
+        history.append(reply.message.model_dump(exclude_none=True))
+        for call in reply.message.tool_calls:
+            history.append({"role": "tool", "tool_call_id": call.id, "content": "dry"})
+        check(ask(0, tools=[WEATHER]).choices[0].message.content == SCRIPT[0])
+        print("openai client: text, thoughts, calls, streams of them, and a round of tools")
+
+    # The demo checkpoint knows no words; the form must be right all the same.
+    with Server() as server:
+        settings = {"messages": [{"role": "user", "content": "Write something."}], "seed": 5, "max_tokens": 40}
+        reply = client(server).chat.completions.create(model="demo-model", **settings)
+        chunks = list(client(server).chat.completions.create(model="demo-model", stream=True, **settings))
+        text = "".join(choice.delta.content or "" for chunk in chunks for choice in chunk.choices)
+        check(text == (reply.choices[0].message.content or "") and reply.usage.completion_tokens <= 40, text, reply)
 
 
 def a_full_queue():
@@ -179,6 +239,7 @@ def a_server_that_loads():
 
 
 decisions_and_refusals()
+conversations()
 a_full_queue()
 a_server_that_loads()
 print(f"openai client: version {openai.__version__}: all as expected")

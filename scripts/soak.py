@@ -110,8 +110,10 @@ class Soak:
 
     @staticmethod
     def unsound(path, text):
-        """What is wrong with a decision, if anything is."""
+        """What is wrong with a decision or a reply in text, if anything is."""
         reply = json.loads(text)
+        if "x_generation" in reply:
+            return None if reply["usage"]["completion_tokens"] <= 8 else f"too long: {reply['usage']}"
         answers = json.loads(reply["choices"][0]["message"]["content"])["answers"] if path == CHAT else reply["answers"]
         for name, answer in answers.items():
             probabilities = answer and (answer.get("probabilities") or answer.get("x_probabilities"))
@@ -120,12 +122,15 @@ class Soak:
         return None if answers else "no answers"
 
     def good(self, random_):
-        choice = random_.randrange(len(SCHEMAS) + 2)
+        choice = random_.randrange(len(SCHEMAS) + 3)
         text = state(random_)
         if choice < len(SCHEMAS):
             self.exchange("good", CHAT, chat(SCHEMAS[choice], text), {200})
         elif choice == len(SCHEMAS):
             self.exchange("good", CHAT, chat(SCHEMAS[0], text, stream=True), {200})
+        elif choice == len(SCHEMAS) + 1:
+            talk = {"messages": [{"role": "user", "content": text}], "max_tokens": 8, "stream": random_.random() < 0.5}
+            self.exchange("good", CHAT, json.dumps(talk).encode(), {200})
         else:
             self.exchange("good", SYSTEMONE, systemone(text), {200})
 
@@ -135,7 +140,7 @@ class Soak:
             lambda: self.exchange("bad", CHAT, b"", {400}),
             lambda: self.exchange("bad", CHAT, whole[: len(whole) // 2], {400}),
             lambda: self.exchange("bad", CHAT, b"\xff\xfe" + whole, {400}),
-            lambda: self.exchange("bad", CHAT, b'{"messages":[{"role":"user","content":"hello"}]}', {400}),
+            lambda: self.exchange("bad", CHAT, b'{"messages":[{"role":"user"}]}', {400}),
             lambda: self.exchange("bad", CHAT, chat({"questions": [{"id": "a", "type": "bolean"}]}, "x"), {400}),
             lambda: self.exchange("bad", CHAT, chat(SCHEMAS[0], "word " * 40_000), {413}),
             lambda: self.exchange("bad", CHAT, b" " * (2 << 20), {413}),

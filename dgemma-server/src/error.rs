@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use decision::{ReadingError, SchemaError};
 
 use crate::engine::EngineError;
-use crate::queue::Unanswered;
+use crate::queue::{Refused, Unanswered};
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -55,11 +55,24 @@ pub enum Error {
     // The request as a decision.
     #[error("{param}: {reason}; hint: {hint}")]
     Messages { param: String, reason: String, hint: &'static str },
+    #[error("{param}: {reason}; hint: {hint}")]
+    Parameter { param: String, reason: String, hint: &'static str },
     #[error(
-        "this request carries no schema, and this server answers decisions only; hint: send the schema, a JSON object with \
-         \"questions\", as the text of a first message with role system, and the state as a user message"
+        "response_format: {reason}; hint: this server answers {{\"type\": \"json_schema\"}} with an object whose properties are all enums, \
+         booleans or integers with minimum and maximum, from one pass; for anything else leave response_format out, or ask for JSON \
+         in words"
     )]
-    NotADecision,
+    ResponseFormat { reason: String },
+    #[error(
+        "the prompt of {prompt_tokens} tokens leaves no room for a block of {canvas_tokens} in the context of {context_tokens} tokens; \
+         hint: shorten the conversation, or start the server with a larger --ctx"
+    )]
+    NoRoom { prompt_tokens: usize, canvas_tokens: usize, context_tokens: usize },
+    #[error(
+        "the chat template of this checkpoint does not write tools and their calls; hint: use the chat_template.jinja of the published \
+         checkpoint, or send no tools"
+    )]
+    NoTools,
     /// A body of `/v1/systemone`. `path`: keys from the body inwards.
     #[error("{}: {reason}; hint: {hint}", if path.is_empty() { "body".into() } else { path.join(".") })]
     Systemone { path: Vec<String>, reason: String, hint: &'static str },
@@ -237,7 +250,10 @@ impl Error {
             | Self::WrongType { .. }
             | Self::Header { .. }
             | Self::Messages { .. }
-            | Self::NotADecision
+            | Self::Parameter { .. }
+            | Self::ResponseFormat { .. }
+            | Self::NoRoom { .. }
+            | Self::NoTools
             | Self::Schema(_)
             | Self::Unsupported { .. }
             | Self::LabelClash { .. }
@@ -292,7 +308,9 @@ impl Error {
             Self::NoKey => "missing_api_key",
             Self::WrongKey => "invalid_api_key",
             Self::Messages { .. } => "invalid_messages",
-            Self::NotADecision => "no_schema",
+            Self::Parameter { .. } => "invalid_parameter",
+            Self::ResponseFormat { .. } => "unsupported_response_format",
+            Self::NoTools => "unsupported_tools",
             Self::Schema(_) => "invalid_schema",
             Self::Unsupported { .. } => "unsupported",
             Self::LabelClash { .. } => "label_clash",
@@ -300,7 +318,9 @@ impl Error {
             Self::Systemone { .. } => "invalid_request",
             Self::Images { .. } => "images_not_read",
             Self::CanvasTooSmall { .. } => "canvas_length_exceeded",
-            Self::ContextExceeded { .. } | Self::StateTooLong { .. } => "context_length_exceeded",
+            Self::ContextExceeded { .. } | Self::StateTooLong { .. } | Self::NoRoom { .. } => {
+                "context_length_exceeded"
+            }
             Self::TooManyReads { .. } => "too_many_reads",
             Self::Busy { .. } => "queue_full",
             Self::QueueWait { .. } => "queue_timeout",
@@ -326,9 +346,13 @@ impl Error {
     #[must_use]
     pub fn param(&self) -> Option<&str> {
         match self {
-            Self::WrongType { param, .. } | Self::Messages { param, .. } => Some(param),
+            Self::WrongType { param, .. } | Self::Messages { param, .. } | Self::Parameter { param, .. } => {
+                Some(param)
+            }
+            Self::ResponseFormat { .. } => Some("response_format"),
+            Self::NoTools => Some("tools"),
             Self::Schema(_)
-            | Self::NotADecision
+            | Self::NoRoom { .. }
             | Self::Unsupported { .. }
             | Self::LabelClash { .. }
             | Self::TooFewLabels { .. }
@@ -355,6 +379,16 @@ impl From<Unanswered> for Error {
             Unanswered::Waited { limit } => Self::QueueWait { limit_ms: limit.as_millis() },
             Unanswered::Engine(error) => Self::Engine(error),
             Unanswered::Gone => Self::EngineGone,
+        }
+    }
+}
+
+impl From<Refused> for Error {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Busy { capacity } => Self::Busy { capacity },
+            Refused::TooMany { places, capacity } => Self::TooManyReads { reads: places, capacity },
+            Refused::Closed => Self::EngineGone,
         }
     }
 }

@@ -7,6 +7,7 @@
 pub mod api;
 pub mod bench;
 pub mod build;
+pub mod chat;
 pub mod cli;
 pub mod engine;
 pub mod error;

@@ -15,6 +15,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
+use crate::engine::Step;
 use crate::{build, log_writer};
 
 /// Media type of [`Metrics::render`].
@@ -35,6 +36,11 @@ pub const FORWARD_SECONDS: &str = "forward_seconds";
 pub const PREFILL_TOKENS: &str = "prefill_tokens";
 pub const REUSED_TOKENS: &str = "reused_tokens";
 pub const LABEL_MASS: &str = "label_mass";
+pub const GENERATED_TOKENS: &str = "generated_tokens";
+pub const BLOCKS: &str = "blocks";
+pub const DENOISE_STEPS: &str = "denoise_steps";
+pub const UNCONVERGED_BLOCKS: &str = "unconverged_blocks";
+pub const EMPTY_RETRIES: &str = "empty_retries";
 pub const MODEL_LOAD_SECONDS: &str = "model_load_seconds";
 pub const BUILD: &str = "build";
 
@@ -82,6 +88,11 @@ pub struct Metrics {
     prefill_tokens: Counter,
     reused_tokens: Counter,
     label_mass: Histogram,
+    generated_tokens: Counter,
+    blocks: Counter,
+    denoise_steps: Counter,
+    unconverged_blocks: Counter,
+    empty_retries: Counter,
     model_load_seconds: Gauge<f64, AtomicU64>,
 }
 
@@ -106,6 +117,11 @@ impl Default for Metrics {
             prefill_tokens: Counter::default(),
             reused_tokens: Counter::default(),
             label_mass: Histogram::new(MASS_BUCKETS),
+            generated_tokens: Counter::default(),
+            blocks: Counter::default(),
+            denoise_steps: Counter::default(),
+            unconverged_blocks: Counter::default(),
+            empty_retries: Counter::default(),
             model_load_seconds: Gauge::default(),
         };
         metrics.register();
@@ -140,6 +156,19 @@ impl Metrics {
             LABEL_MASS,
             "Probability of all labels of a slot together, before the restriction to them",
             self.label_mass.clone(),
+        );
+        registry.register(GENERATED_TOKENS, "Tokens of replies in text", self.generated_tokens.clone());
+        registry.register(BLOCKS, "Blocks of replies in text", self.blocks.clone());
+        registry.register(DENOISE_STEPS, "Denoise steps of replies in text", self.denoise_steps.clone());
+        registry.register(
+            UNCONVERGED_BLOCKS,
+            "Blocks that were given out although they had not settled",
+            self.unconverged_blocks.clone(),
+        );
+        registry.register(
+            EMPTY_RETRIES,
+            "Empty first blocks of replies that were thrown away",
+            self.empty_retries.clone(),
         );
         registry.register(
             MODEL_LOAD_SECONDS,
@@ -198,6 +227,22 @@ impl Metrics {
 
     pub(crate) fn label_mass(&self, mass: f32) {
         self.label_mass.observe(f64::from(mass));
+    }
+
+    /// A step of a reply in text.
+    pub(crate) fn stepped(&self, step: &Step) {
+        self.denoise_steps.inc();
+        match step {
+            Step::Denoising { .. } => {}
+            Step::Retrying => {
+                self.empty_retries.inc();
+            }
+            Step::Committed { block, .. } => {
+                self.blocks.inc();
+                self.generated_tokens.inc_by(block.ids.len() as u64);
+                self.unconverged_blocks.inc_by(u64::from(!block.converged));
+            }
+        }
     }
 
     pub(crate) fn loaded(&self, took: Duration) {

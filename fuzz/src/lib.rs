@@ -84,13 +84,18 @@ pub fn post(path: &str, content_type: &str, body: &[u8]) -> Option<Vec<u8>> {
     None
 }
 
-/// Checks the decision in a completion: every answer is a distribution.
+/// Checks the decision in a completion, or behind a format: every answer is a distribution. A reply in text has a message.
 pub fn check_completion(reply: &[u8]) {
-    if reply.starts_with(b"data: ") {
+    if reply.starts_with(b"data: ") || reply.starts_with(b": ") {
         return;
     }
     let reply: Value = serde_json::from_slice(reply).expect("a completion is JSON");
-    let content = reply["choices"][0]["message"]["content"].as_str().expect("it has a text");
+    if reply.get("x_generation").is_some() {
+        assert!(reply["choices"][0]["message"].is_object(), "{reply}");
+        return;
+    }
+    let behind_format = reply.get("x_decision").map(ToString::to_string);
+    let content = behind_format.as_deref().or_else(|| reply["choices"][0]["message"]["content"].as_str()).expect("it has a text");
     let decision: DecisionReply = serde_json::from_str(content).expect("it is a decision");
     for (id, answer) in decision.answers {
         if let Some(answer) = answer {

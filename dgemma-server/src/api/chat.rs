@@ -1,7 +1,8 @@
-//! The body of `POST /v1/chat/completions`: what of OpenAI's request is read, and how a decision is recognised in it.
+//! The body of `POST /v1/chat/completions`: what of OpenAI's request is read, and what is asked for in it.
 //!
 //! A decision is a request whose first message has role system or developer and whose text is a JSON object with
-//! `questions`; the user message after it is the state. Fields that change nothing here (temperature, …) are accepted.
+//! `questions`; the user message after it is the state. Everything else is a conversation, see `generation_request`. Fields
+//! that change nothing here (temperature, …) are accepted.
 
 use decision::Schema;
 use serde::Deserialize;
@@ -10,6 +11,9 @@ use utoipa::ToSchema;
 
 use crate::error::Error;
 
+/// Characters of a reason.
+const LONGEST_REASON: usize = 400;
+
 #[derive(Debug, Deserialize, ToSchema)]
 pub struct ChatRequest {
     pub messages: Vec<ChatMessage>,
@@ -17,9 +21,56 @@ pub struct ChatRequest {
     pub stream: Option<bool>,
     #[serde(default)]
     pub stream_options: Option<StreamOptions>,
-    /// Any name is accepted: this server has one model.
-    #[serde(default, rename = "model")]
-    _model: Option<String>,
+    /// Any name is accepted: this server has one model. Its end `:think` or `:think=false` says whether it thinks first.
+    #[serde(default)]
+    pub model: Option<String>,
+    /// Most tokens of the reply, thoughts and calls included. Absent: what fits.
+    #[serde(default)]
+    pub max_tokens: Option<i64>,
+    /// The same under its newer name, which wins.
+    #[serde(default)]
+    pub max_completion_tokens: Option<i64>,
+    /// The answer ends before the first of these texts.
+    #[serde(default)]
+    pub stop: Option<Stop>,
+    /// The same seed gives the same reply. Absent: a random one, which the reply reports.
+    #[serde(default)]
+    pub seed: Option<i64>,
+    /// Replies to one request: 1.
+    #[serde(default)]
+    pub n: Option<i64>,
+    /// Functions the model may call, in OpenAI's form.
+    #[serde(default)]
+    pub tools: Option<Vec<Value>>,
+    /// `"auto"`, `"none"`, `"required"`, or one function.
+    #[serde(default)]
+    pub tool_choice: Option<Value>,
+    /// False: the reply ends with its first call.
+    #[serde(default)]
+    pub parallel_tool_calls: Option<bool>,
+    /// `text`, or `json_schema` with properties that are enums, booleans or bounded integers.
+    #[serde(default)]
+    pub response_format: Option<Value>,
+    #[serde(default)]
+    pub enable_thinking: Option<bool>,
+    #[serde(default)]
+    pub chat_template_kwargs: Option<TemplateOptions>,
+    /// In a stream: events that show the text of a block before it is done.
+    #[serde(default)]
+    pub x_diffusion_drafts: Option<bool>,
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(untagged, expecting = "expected a string or a list of strings")]
+pub enum Stop {
+    One(String),
+    Several(Vec<String>),
+}
+
+#[derive(Debug, Clone, Copy, Default, Deserialize, ToSchema)]
+pub struct TemplateOptions {
+    #[serde(default)]
+    pub enable_thinking: Option<bool>,
 }
 
 #[derive(Debug, Clone, Copy, Default, Deserialize, ToSchema)]
@@ -33,6 +84,31 @@ pub struct ChatMessage {
     pub role: String,
     #[serde(default)]
     pub content: Option<Content>,
+    /// Calls that an assistant made.
+    #[serde(default)]
+    pub tool_calls: Option<Vec<MessageCall>>,
+    /// Which call a tool answers.
+    #[serde(default)]
+    pub tool_call_id: Option<String>,
+    /// What an assistant thought; the chat template decides which thoughts are shown to the model again.
+    #[serde(default)]
+    pub reasoning_content: Option<String>,
+}
+
+#[derive(Debug, Clone, Deserialize, ToSchema)]
+pub struct MessageCall {
+    pub id: String,
+    /// `function`.
+    #[serde(rename = "type", default)]
+    pub kind: Option<String>,
+    pub function: MessageFunction,
+}
+
+#[derive(Debug, Clone, Deserialize, ToSchema)]
+pub struct MessageFunction {
+    pub name: String,
+    /// A JSON object as text.
+    pub arguments: String,
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
@@ -88,23 +164,23 @@ impl ChatRequest {
         Ok(request)
     }
 
-    /// The decision in this request, or why there is none.
+    /// Whether it is a decision, by its first message.
+    pub fn is_decision(&self) -> Result<bool, Error> {
+        let Some(first) = self.messages.first() else {
+            let hint =
+                "send a conversation, or a system message with the schema and a user message with the state";
+            return Err(fault("messages", "it is empty", hint));
+        };
+        // A part of another kind than text is refused later on, where it is read.
+        let text = first.is_system().then(|| first.text("messages[0].content"));
+        Ok(text.is_some_and(|text| text.is_ok_and(|text| means_a_schema(&text))))
+    }
+
+    /// The decision in this request, which is one.
     pub fn into_decision(self) -> Result<DecisionRequest, Error> {
         let mut messages = self.messages.into_iter();
-        let Some(first) = messages.next() else {
-            return Err(fault(
-                "messages",
-                "it is empty",
-                "send a system message with the schema and a user message with the state",
-            ));
-        };
-        if !matches!(first.role.as_str(), "system" | "developer") {
-            return Err(Error::NotADecision);
-        }
-        let text = first.text("messages[0].content")?;
-        if !means_a_schema(&text) {
-            return Err(Error::NotADecision);
-        }
+        let text =
+            messages.next().map(|first| first.text("messages[0].content")).transpose()?.unwrap_or_default();
         let schema = Schema::from_json(&text)?;
         let state = match messages.next() {
             Some(message) if message.role == "user" => message.text("messages[1].content")?,
@@ -136,16 +212,20 @@ impl ChatRequest {
 }
 
 impl ChatMessage {
+    pub(super) fn is_system(&self) -> bool {
+        matches!(self.role.as_str(), "system" | "developer")
+    }
+
     /// The text of the message, byte for byte; the texts of parts follow each other with nothing between them.
-    fn text(self, param: &str) -> Result<String, Error> {
-        match self.content {
+    pub(super) fn text(&self, param: &str) -> Result<String, Error> {
+        match &self.content {
             None => Err(fault(param, "it is missing or null", "send a string or a list of text parts")),
-            Some(Content::Text(text)) => Ok(text),
+            Some(Content::Text(text)) => Ok(text.clone()),
             Some(Content::Parts(parts)) => {
                 let mut text = String::new();
-                for (number, part) in parts.into_iter().enumerate() {
-                    match (part.kind.as_str(), part.text) {
-                        ("text" | "input_text", Some(piece)) => text.push_str(&piece),
+                for (number, part) in parts.iter().enumerate() {
+                    match (part.kind.as_str(), &part.text) {
+                        ("text" | "input_text", Some(piece)) => text.push_str(piece),
                         ("text" | "input_text", None) => {
                             return Err(fault(
                                 &format!("{param}[{number}].text"),
@@ -177,6 +257,14 @@ fn means_a_schema(text: &str) -> bool {
     }
 }
 
-fn fault(param: &str, reason: &str, hint: &'static str) -> Error {
-    Error::Messages { param: param.to_owned(), reason: reason.to_owned(), hint }
+pub(super) fn fault(param: &str, reason: &str, hint: &'static str) -> Error {
+    Error::Messages { param: param.to_owned(), reason: brief(reason), hint }
+}
+
+/// A refusal quotes what is wrong, but does not send all of it back.
+pub(super) fn brief(reason: &str) -> String {
+    match reason.char_indices().nth(LONGEST_REASON) {
+        Some((end, _)) => format!("{}…", &reason[..end]),
+        None => reason.to_owned(),
+    }
 }

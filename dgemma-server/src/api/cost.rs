@@ -8,6 +8,7 @@ use decision::Timing;
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::thought::Thought;
 use crate::queue::ReadDone;
 
 /// The sums so far.
@@ -17,16 +18,26 @@ pub(super) struct Cost {
     timing: Timing,
     /// Slot rows read, over all draws.
     rows: u64,
+    /// Of the thought before the reads.
+    thought_tokens: u64,
 }
 
 /// Token counts in OpenAI's shape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Usage {
     pub prompt_tokens: u64,
-    /// Slot rows read: nothing is generated.
+    /// Tokens of a reply up to where it ended; of a decision the slot rows read and the tokens of its thought.
     pub completion_tokens: u64,
     pub total_tokens: u64,
     pub prompt_tokens_details: PromptTokensDetails,
+    /// Of a reply in text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub completion_tokens_details: Option<CompletionTokensDetails>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+pub struct CompletionTokensDetails {
+    pub reasoning_tokens: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
@@ -36,7 +47,7 @@ pub struct PromptTokensDetails {
 
 impl Cost {
     pub(super) fn new() -> Self {
-        Cost { started: Instant::now(), timing: Timing::default(), rows: 0 }
+        Cost { started: Instant::now(), timing: Timing::default(), rows: 0, thought_tokens: 0 }
     }
 
     /// The prompt of one job. Further draws over a prompt that was counted are not counted again.
@@ -61,17 +72,25 @@ impl Cost {
         self.rows += done.iter().flat_map(|done| &done.canvases).map(|slots| slots.len() as u64).sum::<u64>();
     }
 
+    /// The thought before the reads; its passes are in the total only.
+    pub(super) fn add_thought(&mut self, thought: &Thought) {
+        self.thought_tokens += thought.ids.len() as u64;
+        self.timing.queue_ms += thought.queue_ms;
+    }
+
     /// The sums, with the time since the decision began.
     pub(super) fn timing(&self) -> Timing {
         Timing { total_ms: self.started.elapsed().as_secs_f64() * 1e3, ..self.timing.clone() }
     }
 
     pub(super) fn usage(&self) -> Usage {
+        let completion_tokens = self.rows + self.thought_tokens;
         Usage {
             prompt_tokens: self.timing.prompt_tokens,
-            completion_tokens: self.rows,
-            total_tokens: self.timing.prompt_tokens + self.rows,
+            completion_tokens,
+            total_tokens: self.timing.prompt_tokens + completion_tokens,
             prompt_tokens_details: PromptTokensDetails { cached_tokens: self.timing.reused_tokens },
+            completion_tokens_details: None,
         }
     }
 }

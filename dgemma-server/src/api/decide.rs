@@ -68,20 +68,12 @@ impl Decider {
     ) -> Result<Decision, Error> {
         let cost = Cost::new();
         schema.validate(&Limits { route, ..self.limits.clone() })?;
-        refuse_unsupported(&schema)?;
         let mut walk = Walk::new(self, route, schema, state, cost).await?;
-        for stage in stages(&walk.schema)? {
+        let stages = stages(&walk.schema)?;
+        walk.think().await?;
+        for stage in stages {
             walk.stage(&stage).await?;
         }
         Ok(walk.finish())
     }
-}
-
-/// Keys of the contract that the engine cannot do yet must not be ignored: they would change the decision.
-fn refuse_unsupported(schema: &Schema) -> Result<(), Error> {
-    if schema.think > 0 {
-        let hint = "leave \"think\" out: the read is taken without a thought";
-        return Err(Error::Unsupported { key: "think", value: schema.think.to_string(), hint });
-    }
-    Ok(())
 }

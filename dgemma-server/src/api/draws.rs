@@ -12,12 +12,12 @@ use super::reads::PreparedRead;
 use super::walk::Walk;
 use crate::engine::{self, Canvas, EngineError, SlotLogits};
 use crate::error::Error;
-use crate::queue::{Read, Refused, Unanswered};
+use crate::queue::{Read, Unanswered};
 use crate::read::noise::Noise;
 use crate::read::readout;
 
 /// The seed of a schema that names none: the same request gets the same answer.
-const DEFAULT_SEED: u64 = 0;
+pub(super) const DEFAULT_SEED: u64 = 0;
 
 /// What the draws came to, over all stages.
 #[derive(Debug, Default)]
@@ -82,11 +82,7 @@ impl Walk {
         }
         let prompt_tokens: Vec<usize> =
             jobs.iter().map(|job| job.prompt.len() + engine::rows(&job.canvases).0).collect();
-        let pending = decider.queue.submit(jobs).map_err(|refused| match refused {
-            Refused::Busy { capacity } => Error::Busy { capacity },
-            Refused::TooMany { places, capacity } => Error::TooManyReads { reads: places, capacity },
-            Refused::Closed => Error::EngineGone,
-        })?;
+        let pending = decider.queue.submit(jobs)?;
         let mut done = Vec::with_capacity(pending.len());
         for (job, pending) in pending.into_iter().enumerate() {
             let of_job =

@@ -1,18 +1,22 @@
 //! What the server can do, without HTTP: chat requests in, completions out; who it is; whether it is ready.
 //!
-//! `chat` and `systemone` read the request, `decide` walks it, `reply` and `systemone_reply` shape the answer. Called by `http`;
-//! calls the queue.
+//! `chat` and `systemone` read the request, `decide` walks a decision, `generation` a conversation; `reply` and `systemone_reply` shape the
+//! answer. Called by `http`; calls the queue.
 
 mod brackets;
 pub mod chat;
 pub mod cost;
 pub mod decide;
 mod draws;
+pub mod generation;
+pub mod generation_request;
 pub mod readiness;
 mod reads;
 pub mod reply;
+pub mod response_format;
 pub mod systemone;
 pub mod systemone_reply;
+mod thought;
 mod walk;
 pub mod warm_up;
 mod wide;
@@ -28,9 +32,12 @@ use utoipa::ToSchema;
 use crate::engine::EngineInfo;
 use crate::error::Error;
 use chat::ChatRequest;
-use decide::Decider;
+use decide::{Decider, Decision};
+use generation::Generation;
+use generation_request::GenerationRequest;
 use readiness::{Phase, Readiness};
-use reply::{Completion, to_json};
+use reply::{AssistantMessage, Completion, Extras, Head, to_json};
+use response_format::Format;
 use systemone::SystemoneRequest;
 use systemone_reply::SystemoneReply;
 
@@ -46,10 +53,11 @@ pub struct Api {
 
 /// A reply and how it shall be sent.
 #[derive(Debug)]
-pub struct ChatReply {
-    pub completion: Completion,
-    pub stream: Option<Stream>,
-    pub decide_ms: f64,
+pub enum ChatReply {
+    /// It is there. `decide_ms`: of a decision.
+    Whole { completion: Box<Completion>, stream: Option<Stream>, decide_ms: Option<f64> },
+    /// It is being made.
+    Streamed { head: Head, generation: Box<Generation>, stream: Stream },
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -124,17 +132,44 @@ impl Api {
         let stream = request.stream.unwrap_or(false).then(|| Stream {
             include_usage: request.stream_options.and_then(|options| options.include_usage).unwrap_or(false),
         });
-        let decision = request.into_decision()?;
-        let decision = decider.decide(decision.schema, decision.state).await?;
+        if request.is_decision()? {
+            let decision = request.into_decision()?;
+            let decision = decider.decide(decision.schema, decision.state).await?;
+            let content = to_json(&decision.reply)?;
+            return Ok(self.decided(&decision, content, Extras::default(), stream));
+        }
+        if let Some(format) = Format::new(request.response_format.as_ref(), &request.messages, request.seed)?
+        {
+            let decision = decider.decide(format.schema.clone(), format.state.clone()).await?;
+            let content = to_json(&format.object(&decision.reply.answers)?)?;
+            let extras = Extras { x_decision: Some(decision.reply.clone()), ..Extras::default() };
+            return Ok(self.decided(&decision, content, extras, stream));
+        }
+        let generation = decider.generate(GenerationRequest::new(request)?).await?;
+        let head = self.head();
+        match stream {
+            Some(stream) => Ok(ChatReply::Streamed { head, generation: Box::new(generation), stream }),
+            None => collect(head, generation).await,
+        }
+    }
+
+    fn decided(
+        &self,
+        decision: &Decision,
+        content: String,
+        extras: Extras,
+        stream: Option<Stream>,
+    ) -> ChatReply {
+        let message = AssistantMessage::new(Some(content));
+        let completion = Completion::new(self.head(), message, "stop", decision.usage, extras);
+        let decide_ms = Some(decision.reply.diagnostics.timing.total_ms);
+        ChatReply::Whole { completion: Box::new(completion), stream, decide_ms }
+    }
+
+    fn head(&self) -> Head {
         let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let number = self.replies.fetch_add(1, Ordering::Relaxed);
-        let id = format!("chatcmpl-{created:x}-{number:x}");
-        let content = to_json(&decision.reply)?;
-        Ok(ChatReply {
-            decide_ms: decision.reply.diagnostics.timing.total_ms,
-            completion: Completion::new(id, created, self.model.clone(), content, decision.usage),
-            stream,
-        })
+        Head { id: format!("chatcmpl-{created:x}-{number:x}"), created, model: self.model.clone() }
     }
 
     /// Answers the body of a `/v1/systemone` request. `files`: images that came beside it.
@@ -174,4 +209,18 @@ impl Api {
             })
             .collect()
     }
+}
+
+/// The whole of a reply.
+async fn collect(head: Head, mut generation: Generation) -> Result<ChatReply, Error> {
+    let mut message = AssistantMessage::new(None);
+    while let Some(deltas) = generation.next().await? {
+        deltas.into_iter().for_each(|delta| message.add(&head, delta));
+    }
+    if message.content.is_none() && message.tool_calls.is_empty() {
+        message.content = Some(String::new());
+    }
+    let extras = Extras { x_generation: Some(generation.report()), ..Extras::default() };
+    let completion = Completion::new(head, message, generation.finish_reason(), generation.usage(), extras);
+    Ok(ChatReply::Whole { completion: Box::new(completion), stream: None, decide_ms: None })
 }

@@ -9,9 +9,10 @@ use std::sync::Arc;
 use decision::{AnswerForm, AnswerTemplate, ChunkPrompt, Question, Schema, question_sheet_with_labels};
 
 use crate::error::Error;
+use crate::read::Text;
 use crate::read::canvas::{CanvasLayout, Layouts, Lines, rows};
 use crate::read::labels::Labels;
-use crate::read::{Text, prompt};
+use crate::read::prompt::{self, Begun};
 
 /// A canvas to be read. Numbers are indices into `schema.questions`, in schema order; with `isolate` in an order that does not
 /// depend on it.
@@ -60,6 +61,8 @@ pub(super) struct Context<'a> {
     pub(super) wide: &'a [bool],
     /// How answers are written; `None`: as usual for so many on a sheet.
     pub(super) form: Option<AnswerForm>,
+    /// What the model thought before, for every read.
+    pub(super) thought: Option<&'a [u32]>,
     /// On the sheet the questions are called q1, q2, …, so that their ids have no influence.
     pub(super) neutral_ids: bool,
 }
@@ -184,7 +187,8 @@ impl Context<'_> {
             .filter_map(|(labels, &index)| labels.get(self.answered[index]?).map(String::as_str))
             .collect();
         let given = AnswerTemplate::with_form(sheet.form, &given).text_with(&winners);
-        let prompt = prompt::render(self.text, self.schema.layout, &words, self.state, sheet.form, &given)?;
+        let begun = Begun::Answers { thought: self.thought, given: &given };
+        let prompt = prompt::render(self.text, self.schema.layout, &words, self.state, sheet.form, begun)?;
         let (asked, labels) = sheet.part(&read.asked);
         let layout = self.layouts.get(self.text, &self.lines(&sheet, &asked, &labels))?;
         drop(asked);
@@ -224,7 +228,14 @@ impl Context<'_> {
         labels: &'q [Vec<String>],
     ) -> Lines<'q> {
         let continued = !sheet.read.given.is_empty();
-        Lines { questions, labels, form: sheet.form, continued, limit: self.limit() }
+        Lines {
+            questions,
+            labels,
+            form: sheet.form,
+            continued,
+            thought: self.thought.is_some(),
+            limit: self.limit(),
+        }
     }
 
     fn limit(&self) -> usize {

@@ -33,6 +33,8 @@ pub(super) struct Walk {
     pub(super) answered: Vec<Option<usize>>,
     /// How answers are written where the usual form has no labels for a question.
     pub(super) form: Option<AnswerForm>,
+    /// What the model thought before the first read; in the prompt of each.
+    pub(super) thought: Option<Arc<[u32]>>,
     pub(super) answers: Answers,
     pub(super) diagnostics: Diagnostics,
     pub(super) sampled: Sampled,
@@ -65,10 +67,23 @@ impl Walk {
             state: state.into(),
             route,
             form: None,
+            thought: None,
             answers: Answers::new(),
             sampled: Sampled::default(),
             cost,
         })
+    }
+
+    /// Thinks, where the schema says so. Once, before the first stage.
+    pub(super) async fn think(&mut self) -> Result<(), Error> {
+        if self.schema.think > 0 {
+            let neutral_ids = self.route == Route::Systemone;
+            let thought = self.decider.think(&self.schema, &self.state, neutral_ids).await?;
+            self.cost.add_thought(&thought);
+            self.thought = Some(thought.ids.into());
+            self.diagnostics.thought = Some(thought.text);
+        }
+        Ok(())
     }
 
     /// Asks the questions of a stage whose conditions hold.
@@ -113,20 +128,17 @@ impl Walk {
         let (decider, state) = (Arc::clone(&self.decider), Arc::clone(&self.state));
         let (asked, answered, wide) = (asked.to_vec(), self.answered.clone(), self.wide.clone());
         let (neutral_ids, form) = (self.route == Route::Systemone, self.form);
+        let thought = self.thought.clone();
         // What cannot fit by its length alone is not encoded at all.
         let (context_tokens, fewest) =
             (decider.info.context_tokens, decider.text.tokenizer.fewest_tokens(state.len()));
         if fewest > context_tokens {
             return Err(Error::StateTooLong { bytes: state.len(), fewest_tokens: fewest, context_tokens });
         }
-        let _place = self
-            .decider
-            .encoding
-            .acquire()
-            .await
-            .map_err(|_| Error::Internal { what: "preparing a prompt" })?;
         // A long state takes a while to encode, and must not hold up other connections.
-        let prepared = tokio::task::spawn_blocking(move || {
+        let for_reads = Arc::clone(&decider);
+        let prepare = move || {
+            let decider = for_reads;
             let mut context = Context {
                 text: &decider.text,
                 layouts: &decider.layouts,
@@ -137,11 +149,12 @@ impl Walk {
                 answered: &answered,
                 wide: &wide,
                 form,
+                thought: thought.as_deref(),
                 neutral_ids,
             };
             context.reads(&asked, rest_of_cut).map(|reads| (reads, context.form))
-        });
-        let (reads, form) = prepared.await.map_err(|_| Error::Internal { what: "preparing a prompt" })??;
+        };
+        let (reads, form) = decider.encode(prepare).await?;
         self.form = form;
         for read in &reads {
             let (prompt_tokens, canvas_tokens) = (read.prompt.len(), read.layout.ids.len());

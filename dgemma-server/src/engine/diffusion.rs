@@ -5,11 +5,17 @@
 //! Next: `diffusion_gemma::Model` for the forward, `prefix_cache` for reuse.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use diffusion_gemma::{CanvasRows, Config, DType, Error, LoadOptions, Model, Prefix, Quant, Segment, Tensor};
+use diffusion_gemma::{
+    CanvasRows, Config, DType, Error, Generation, GenerationConfig, LoadOptions, Model, Noise, Prefix,
+    Progress, Quant, Segment, Tensor,
+};
 
 use super::prefix_cache::PrefixCache;
-use super::{Canvas, Engine, EngineError, EngineInfo, FullRow, PassItem, PassOutput, SlotLogits};
+use super::{
+    Canvas, Engine, EngineError, EngineInfo, FullRow, PassItem, PassOutput, ReplyOptions, SlotLogits, Step,
+};
 
 /// How to open a checkpoint.
 #[derive(Debug, Clone)]
@@ -37,6 +43,7 @@ pub struct DiffusionEngine {
     model: Model,
     info: EngineInfo,
     cache: PrefixCache,
+    generation: GenerationConfig,
 }
 
 /// The committed part of one prompt.
@@ -91,12 +98,14 @@ impl DiffusionEngine {
             canvas_tokens: config.canvas_length,
             vocab_size: config.vocab_size,
         };
-        Ok(Self { model, info, cache: PrefixCache::new(options.prefix_cache_bytes) })
+        let generation = GenerationConfig::from_dir(&options.dir)?;
+        Ok(Self { model, info, cache: PrefixCache::new(options.prefix_cache_bytes), generation })
     }
 }
 
 impl Engine for DiffusionEngine {
     type Sequence = Sequence;
+    type Reply = Generation;
 
     fn info(&self) -> &EngineInfo {
         &self.info
@@ -112,7 +121,18 @@ impl Engine for DiffusionEngine {
         sequence.tokens.len()
     }
 
-    fn pass(&mut self, batch: &mut [PassItem<'_, Sequence>]) -> Result<Vec<PassOutput>, EngineError> {
+    fn reply(&mut self, options: &ReplyOptions) -> Result<Generation, EngineError> {
+        let config = GenerationConfig { max_new_tokens: options.max_tokens, ..self.generation.clone() };
+        let blank = Arc::clone(&options.blank);
+        let generation = Generation::new(self.model.config(), config, Noise::seeded(options.seed));
+        Ok(generation.map_err(failed)?.with_blank(move |ids| blank(ids)))
+    }
+
+    fn pass(
+        &mut self,
+        batch: &mut [PassItem<'_, Sequence, Generation>],
+    ) -> Result<Vec<PassOutput>, EngineError> {
+        let mut taken: Vec<Option<Result<Step, EngineError>>> = batch.iter().map(|_| None).collect();
         let mut states: Vec<Vec<State>> =
             batch.iter().map(|item| item.canvases.iter().map(State::new).collect()).collect();
         let steps = batch.iter().flat_map(|item| item.canvases).map(Canvas::steps).max().unwrap_or(1);
@@ -133,39 +153,46 @@ impl Engine for DiffusionEngine {
                         let (suffix, previous) = (canvas.suffix.as_ref(), state.signal.as_ref());
                         Some(CanvasRows { suffix, ids: &state.ids, read, previous })
                     });
+                    // A reply takes one step, in the first forward.
+                    let reply = item.reply.as_deref().filter(|_| step == 0).and_then(Generation::canvas);
                     Segment {
                         prefix: &item.sequence.prefix,
                         tokens: if step == 0 { item.prefill } else { &[] },
-                        canvases: canvases.collect(),
+                        canvases: canvases.chain(reply).collect(),
                     }
                 })
                 .collect();
             let outputs = self.model.forward(&segments).map_err(failed)?;
             // Last steps of all canvases go through the head together.
-            let mut last = Vec::new();
-            for (at, ((item, states), output)) in batch.iter_mut().zip(&mut states).zip(outputs).enumerate() {
+            let (mut last, mut blocks) = (Vec::new(), Vec::new());
+            for (at, ((item, states), mut output)) in
+                batch.iter_mut().zip(&mut states).zip(outputs).enumerate()
+            {
                 if step == 0 {
                     let grown = item.sequence.grow(item.prefill, output.prefix, self.model.config());
                     grown.map_err(failed)?;
                 }
                 let taking_part = (0..states.len()).filter(|&canvas| reads[at][canvas].is_some());
+                if output.hidden.len() > taking_part.clone().count() {
+                    blocks.extend(output.hidden.pop().map(|hidden| (at, hidden)));
+                }
                 for (index, hidden) in taking_part.zip(output.hidden) {
                     let canvas = &item.canvases[index];
-                    match canvas.renoise.get(step) {
-                        Some(noise) => states[index].settle(&self.model, canvas, step, noise, &hidden),
-                        None => {
-                            last.push((at, index, hidden));
-                            Ok(())
-                        }
+                    if let Some(noise) = canvas.renoise.get(step) {
+                        let settled = states[index].settle(&self.model, canvas, step, noise, &hidden);
+                        settled.map_err(|error| fault(error, |row| (index, row)))?;
+                    } else {
+                        last.push((at, index, hidden));
                     }
-                    .map_err(|error| fault(error, |row| (index, row)))?;
                 }
             }
             self.read(batch, &last, &mut states)?;
+            self.advance(batch, &blocks, &mut taken)?;
         }
-        let outputs = states
-            .into_iter()
-            .map(|states| PassOutput { canvases: states.into_iter().map(|state| state.slots).collect() });
+        let outputs = states.into_iter().zip(taken).map(|(states, step)| PassOutput {
+            canvases: states.into_iter().map(|state| state.slots).collect(),
+            step,
+        });
         Ok(outputs.collect())
     }
 
@@ -181,7 +208,7 @@ impl DiffusionEngine {
     /// Reads the slots of canvases in their last step; of each its item, its number there, and the hidden states of its slots.
     fn read(
         &self,
-        batch: &[PassItem<'_, Sequence>],
+        batch: &[PassItem<'_, Sequence, Generation>],
         last: &[(usize, usize, Tensor)],
         states: &mut [Vec<State>],
     ) -> Result<(), EngineError> {
@@ -207,6 +234,42 @@ impl DiffusionEngine {
         let mut read = read.into_iter().map(slot_logits);
         for place in last {
             states[place.0][place.1].slots = read.by_ref().take(slots(place).count()).collect();
+        }
+        Ok(())
+    }
+
+    /// Ends the step of every reply; of each its item and the hidden states of its canvas.
+    fn advance(
+        &self,
+        batch: &mut [PassItem<'_, Sequence, Generation>],
+        blocks: &[(usize, Tensor)],
+        steps: &mut [Option<Result<Step, EngineError>>],
+    ) -> Result<(), EngineError> {
+        let mut hidden = blocks.iter();
+        let mut next = hidden.next();
+        let mut replies: Vec<(&mut Generation, &Tensor)> = Vec::with_capacity(blocks.len());
+        for (at, item) in batch.iter_mut().enumerate() {
+            if let (Some((whose, states)), Some(reply)) = (next, item.reply.as_deref_mut())
+                && *whose == at
+            {
+                replies.push((reply, states));
+                next = hidden.next();
+            }
+        }
+        let progress = self.model.advance(&mut replies).map_err(failed)?;
+        for (((at, _), progress), (reply, _)) in blocks.iter().zip(progress).zip(&replies) {
+            steps[*at] = Some(match progress {
+                Ok(Progress::Denoising) => {
+                    let (draft, accepted) = reply.draft();
+                    Ok(Step::Denoising { draft: draft.to_vec(), accepted: accepted.to_vec() })
+                }
+                Ok(Progress::Retrying) => Ok(Step::Retrying),
+                Ok(Progress::Committed(block)) => {
+                    Ok(Step::Committed { block, commit: reply.commit().to_vec() })
+                }
+                Err(Error::NonFinite { row }) => Err(EngineError::NonFiniteRow { row }),
+                Err(other) => Err(failed(other)),
+            });
         }
         Ok(())
     }

@@ -9,7 +9,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use super::{Canvas, Engine, EngineError, EngineInfo, FullRow, PassItem, PassOutput, SlotLogits};
+use super::{
+    Block, Canvas, Engine, EngineError, EngineInfo, Finish, FullRow, PassItem, PassOutput, ReplyOptions,
+    SlotLogits, Step,
+};
 
 /// What happened to the engine, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,6 +40,8 @@ pub struct ItemCall {
     pub suffixes: Vec<Vec<u32>>,
     /// Denoise steps of each canvas.
     pub steps: Vec<usize>,
+    /// Whether a reply took a step.
+    pub replies: bool,
 }
 
 /// How a pass goes.
@@ -51,6 +56,9 @@ pub enum Fault {
 
 /// Where the logits come from: the prompt so far, the canvas, and the number of the slot on it.
 pub type Answer = dyn Fn(&[u32], &Canvas, usize) -> Vec<f32> + Send + Sync;
+
+/// Blocks of ids that a reply of that seed consists of; after the last the model stops by itself.
+pub type Blocks = dyn Fn(u64) -> Vec<Vec<u32>> + Send + Sync;
 
 /// The calls so far, shared with the test.
 #[derive(Debug, Clone, Default)]
@@ -71,6 +79,7 @@ struct GateState {
 pub struct Fake {
     info: EngineInfo,
     answer: Box<Answer>,
+    reply: Box<Blocks>,
     faults: Arc<Mutex<VecDeque<Fault>>>,
     delay: Duration,
     gate: Gate,
@@ -82,6 +91,42 @@ pub struct Fake {
 /// The prompt committed so far.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FakeSequence(Vec<u32>);
+
+/// What is left of a scripted reply. Every block takes two steps, the first of which shows it as a draft.
+#[derive(Debug)]
+pub struct FakeReply {
+    blocks: VecDeque<Vec<u32>>,
+    left: usize,
+    steps: usize,
+}
+
+/// The id that ends a scripted reply.
+pub const STOP: u32 = 106;
+
+impl FakeReply {
+    fn step(&mut self) -> Step {
+        self.steps += 1;
+        let block = self.blocks.front().cloned().unwrap_or_default();
+        if self.steps < 2 {
+            return Step::Denoising { accepted: vec![true; block.len()], draft: block };
+        }
+        let (steps, taken) = (std::mem::take(&mut self.steps), block.len().min(self.left));
+        self.blocks.pop_front();
+        let whole = taken == block.len();
+        self.left -= taken;
+        let finish = match (whole, self.blocks.is_empty()) {
+            (false, _) => Some(Finish::Length),
+            (true, true) => Some(Finish::Stop(STOP)),
+            (true, false) => (self.left == 0).then_some(Finish::Length),
+        };
+        let commit = if finish.is_none() { block.clone() } else { Vec::new() };
+        let ids = block[..taken].to_vec();
+        Step::Committed {
+            block: Block { ids, finish, steps, converged: true, mean_entropy_nats: 0.0 },
+            commit,
+        }
+    }
+}
 
 /// The test's hands on a fake that has moved to the engine thread.
 #[derive(Debug, Clone)]
@@ -102,6 +147,7 @@ impl Fake {
             answer: Box::new(|_, canvas, slot| {
                 (0..canvas.slots[slot].label_ids.len()).map(|label| -(label as f32)).collect()
             }),
+            reply: Box::new(|_| vec![Vec::new()]),
             faults: Arc::default(),
             delay: Duration::ZERO,
             gate: Gate::default(),
@@ -134,6 +180,19 @@ impl Fake {
         self
     }
 
+    /// Replies of these blocks of ids, whatever the seed.
+    #[must_use]
+    pub fn with_reply(self, blocks: Vec<Vec<u32>>) -> Self {
+        self.with_replies(move |_| blocks.clone())
+    }
+
+    /// Replies from a function of the seed.
+    #[must_use]
+    pub fn with_replies(mut self, blocks: impl Fn(u64) -> Vec<Vec<u32>> + Send + Sync + 'static) -> Self {
+        self.reply = Box::new(blocks);
+        self
+    }
+
     /// Every pass takes at least this long.
     #[must_use]
     pub fn with_delay(mut self, delay: Duration) -> Self {
@@ -154,6 +213,7 @@ impl Fake {
 
 impl Engine for Fake {
     type Sequence = FakeSequence;
+    type Reply = FakeReply;
 
     fn info(&self) -> &EngineInfo {
         &self.info
@@ -169,13 +229,22 @@ impl Engine for Fake {
         sequence.0.len()
     }
 
-    fn pass(&mut self, batch: &mut [PassItem<'_, FakeSequence>]) -> Result<Vec<PassOutput>, EngineError> {
+    fn reply(&mut self, options: &ReplyOptions) -> Result<FakeReply, EngineError> {
+        let blocks = (self.reply)(options.seed);
+        Ok(FakeReply { blocks: blocks.into(), left: options.max_tokens, steps: 0 })
+    }
+
+    fn pass(
+        &mut self,
+        batch: &mut [PassItem<'_, FakeSequence, FakeReply>],
+    ) -> Result<Vec<PassOutput>, EngineError> {
         let items = batch.iter().map(|item| ItemCall {
             committed: item.sequence.0.len(),
             prefill: item.prefill.to_vec(),
             canvases: item.canvases.iter().map(|canvas| canvas.ids.clone()).collect(),
             suffixes: item.canvases.iter().map(|canvas| canvas.suffix.to_vec()).collect(),
             steps: item.canvases.iter().map(Canvas::steps).collect(),
+            replies: item.reply.is_some(),
         });
         self.log.push(Call::Pass(items.collect()));
         self.gate.pass();
@@ -195,7 +264,11 @@ impl Engine for Fake {
             if fault == Some(Fault::NonFinite) {
                 canvases.iter_mut().flatten().for_each(|slot| slot.label_logits.fill(f32::NAN));
             }
-            outputs.push(PassOutput { canvases });
+            let step = item.reply.as_deref_mut().map(|reply| match fault {
+                Some(Fault::NonFinite) => Err(EngineError::NonFiniteRow { row: 0 }),
+                _ => Ok(reply.step()),
+            });
+            outputs.push(PassOutput { canvases, step });
         }
         Ok(outputs)
     }

@@ -2,11 +2,14 @@
 //!
 //! A sequence is the committed encoder state of one prompt. A canvas is read over a sequence and leaves no trace in it.
 //! One [`Engine::pass`] is ONE forward for everything it is given: prompt rows that still have to be committed and canvas
-//! rows that read the sequence right after them, each after a suffix of its own where it has one. Only a canvas of several
-//! denoise steps takes a forward for each. Nothing here knows questions, schemas or HTTP.
+//! rows that read the sequence right after them, each after a suffix of its own where it has one; a reply in the making adds
+//! the canvas of its next denoise step. Only a canvas read in several denoise steps takes a forward for each. Nothing here
+//! knows questions, schemas or HTTP.
 //! Implementations: [`fake`] (scripted, for tests above the engine) and [`diffusion`] (the native model).
 
 use std::sync::Arc;
+
+pub use diffusion_gemma::{Block, Finish};
 
 pub mod diffusion;
 pub mod fake;
@@ -81,18 +84,56 @@ pub struct FullRow {
     pub argmax_id: u32,
 }
 
-/// One sequence of a pass: `prefill` is committed to it first, then every canvas reads it.
+/// Judges ids: whether a reader would see nothing of them.
+pub type Blank = dyn Fn(&[u32]) -> bool + Send + Sync;
+
+/// What a reply in text shall be.
+#[derive(Clone)]
+pub struct ReplyOptions {
+    /// Most tokens given out.
+    pub max_tokens: usize,
+    /// The same seed gives the same reply, whatever else runs.
+    pub seed: u64,
+    /// Whether a reader would see nothing of these ids: a first block like that is thrown away and tried again.
+    pub blank: Arc<Blank>,
+}
+
+impl std::fmt::Debug for ReplyOptions {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("ReplyOptions")
+            .field("max_tokens", &self.max_tokens)
+            .field("seed", &self.seed)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Where a pass has brought a reply.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Step {
+    /// The block is not done. `draft`: its most probable ids so far; `accepted`: which of them this step took.
+    Denoising { draft: Vec<u32>, accepted: Vec<bool> },
+    /// The first block came out empty and is tried again.
+    Retrying,
+    /// A block is done. `commit` has to be encoded after the sequence before the next step.
+    Committed { block: Block, commit: Vec<u32> },
+}
+
+/// One sequence of a pass: `prefill` is committed to it first, then every canvas reads it, and the reply, if any, takes a step
+/// over it.
 #[derive(Debug)]
-pub struct PassItem<'a, S> {
+pub struct PassItem<'a, S, R> {
     pub sequence: &'a mut S,
     pub prefill: &'a [u32],
     pub canvases: &'a [Canvas],
+    pub reply: Option<&'a mut R>,
 }
 
 /// What one item of a pass gave: `canvases[canvas][slot]`, in the order they were given.
 #[derive(Debug, Clone, Default)]
 pub struct PassOutput {
     pub canvases: Vec<Vec<SlotLogits>>,
+    /// Of the reply, where the item had one. An error is the reply's own; the rest of the pass is good.
+    pub step: Option<Result<Step, EngineError>>,
 }
 
 /// What can go wrong below the scheduler. All of it is the server's fault, never the client's.
@@ -101,6 +142,8 @@ pub enum EngineError {
     /// Never answer with such numbers.
     #[error("the model gave a non-finite logit at slot {slot} of canvas {canvas}")]
     NonFinite { canvas: usize, slot: usize },
+    #[error("the model gave a non-finite logit in row {row} of a block")]
+    NonFiniteRow { row: usize },
     #[error("the forward pass failed: {0}")]
     Failed(String),
     #[error("the forward pass panicked: {0}")]
@@ -122,6 +165,8 @@ impl EngineError {
 pub trait Engine: Send + 'static {
     /// Committed encoder state of one prompt so far.
     type Sequence: Send;
+    /// State of one reply in the making, without its sequence.
+    type Reply: Send;
 
     fn info(&self) -> &EngineInfo;
 
@@ -131,9 +176,15 @@ pub trait Engine: Send + 'static {
     /// Prompt tokens in `sequence`. Right after [`Engine::begin`]: the reused ones.
     fn committed_tokens(&self, sequence: &Self::Sequence) -> usize;
 
-    /// One forward for all rows of all items, and a further one for every denoise step past the first. After an error the sequences of the batch are in no defined state:
-    /// the caller drops them.
-    fn pass(&mut self, batch: &mut [PassItem<'_, Self::Sequence>]) -> Result<Vec<PassOutput>, EngineError>;
+    /// A reply before its first step.
+    fn reply(&mut self, options: &ReplyOptions) -> Result<Self::Reply, EngineError>;
+
+    /// One forward for all rows of all items, and a further one for every denoise step of a read past the first. After an error
+    /// the sequences and replies of the batch are in no defined state: the caller drops them.
+    fn pass(
+        &mut self,
+        batch: &mut [PassItem<'_, Self::Sequence, Self::Reply>],
+    ) -> Result<Vec<PassOutput>, EngineError>;
 
     /// A completed sequence: its prefix may be reused. A sequence that is dropped instead leaves no trace.
     fn finish(&mut self, sequence: Self::Sequence);

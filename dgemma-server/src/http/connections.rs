@@ -3,14 +3,18 @@
 //! Called by `serve`. `socket` watches the traffic of a connection; the router answers the requests. Past the drain what still
 //! runs is answered by `closing`, so that no client meets a cut connection.
 
+use std::convert::Infallible;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use hyper::body::Frame;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
@@ -18,7 +22,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tower::{ServiceExt, service_fn};
 
-use super::socket::Socket;
+use super::socket::{Running, Socket};
+use super::stream::Streaming;
 use crate::api::Api;
 use crate::api::readiness::Phase;
 use crate::error::Error;
@@ -70,9 +75,13 @@ impl Connections {
         let service = service_fn(move |request: Request<hyper::body::Incoming>| {
             let (router, running) = (router.clone(), of_requests.begin(request.version()));
             async move {
-                let response = router.oneshot(request.map(Body::new)).await;
-                drop(running);
-                response
+                let response = router.oneshot(request.map(Body::new)).await?;
+                // A reply that is made while it is sent runs until its last event.
+                Ok::<_, Infallible>(if response.extensions().get::<Streaming>().is_some() {
+                    response.map(|body| Body::new(Watched { body, _running: running.streaming() }))
+                } else {
+                    response
+                })
             }
         });
         let mut builder = Builder::new(TokioExecutor::new());
@@ -97,6 +106,24 @@ impl Connections {
                 }
             }
         }
+    }
+}
+
+/// A body during which the client is watched.
+struct Watched {
+    body: Body,
+    _running: Running,
+}
+
+impl HttpBody for Watched {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
     }
 }
 

@@ -14,7 +14,7 @@ use tracing::{Instrument, Span};
 use super::error::{ErrorBody, Failure};
 use super::routes::route_name;
 use super::systemone;
-use super::trace::{REQUEST_ID, request_id, trace_id};
+use super::trace::{REQUEST_ID, RequestId, request_id, trace_id};
 use crate::api::reply::to_json;
 use crate::error::Error;
 use crate::metrics::Metrics;
@@ -30,8 +30,9 @@ struct Guard {
     answered: bool,
 }
 
-pub(super) async fn wrap(State(metrics): State<Arc<Metrics>>, request: Request, next: Next) -> Response {
+pub(super) async fn wrap(State(metrics): State<Arc<Metrics>>, mut request: Request, next: Next) -> Response {
     let id = request_id(request.headers());
+    request.extensions_mut().insert(RequestId(id.clone()));
     // Of the level error, so that no filter takes the id away from a line that is shown.
     let span = tracing::error_span!("request", request_id = id, trace_id = tracing::field::Empty);
     if let Some(trace_id) = trace_id(request.headers()) {

@@ -13,6 +13,7 @@ pub mod listen;
 mod openapi;
 pub mod routes;
 mod socket;
+mod stream;
 mod systemone;
 mod trace;
 
@@ -27,10 +28,11 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::api::reply::to_json;
-use crate::api::{Api, ModelEntry, Status};
+use crate::api::{Api, ChatReply, ModelEntry, Status};
 use crate::error::{Error, Kind};
 use crate::metrics::{self, Metrics};
 use crate::{Options, build};
+use trace::RequestId;
 
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
@@ -139,17 +141,26 @@ async fn models(State(Shared { api, .. }): State<Shared>) -> Response {
 }
 
 async fn chat(State(shared): State<Shared>, request: Request) -> Result<Response, Error> {
+    let deadline = request.extensions().get().copied();
+    let request_id = request.extensions().get().map_or_else(String::new, |RequestId(id)| id.clone());
     let body = shared.read(request).await?;
-    let reply = shared.api.chat(&body).await?;
-    let (content_type, text) = match reply.stream {
-        None => ("application/json", to_json(&reply.completion)?),
-        Some(stream) => ("text/event-stream", reply.completion.to_events(stream.include_usage)?),
-    };
-    let mut response = shared.reply(content_type, text, reply.decide_ms);
-    if reply.stream.is_some() {
-        response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    match shared.api.chat(&body).await? {
+        ChatReply::Streamed { head, generation, stream } => {
+            let request = stream::Request { shared, deadline, request_id };
+            Ok(stream::respond(request, head, *generation, stream))
+        }
+        ChatReply::Whole { completion, stream, decide_ms } => {
+            let (content_type, text) = match stream {
+                None => ("application/json", to_json(&completion)?),
+                Some(stream) => ("text/event-stream", completion.to_events(stream.include_usage)?),
+            };
+            let mut response = shared.reply(content_type, text, decide_ms);
+            if stream.is_some() {
+                response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+            }
+            Ok(response)
+        }
     }
-    Ok(response)
 }
 
 impl Shared {
@@ -162,13 +173,14 @@ impl Shared {
         Ok(body)
     }
 
-    /// A decision that took so long.
-    fn reply(&self, content_type: &'static str, text: String, decide_ms: f64) -> Response {
+    /// A reply; `decide_ms`: how long its decision took.
+    fn reply(&self, content_type: &'static str, text: String, decide_ms: Option<f64>) -> Response {
         if self.log_content {
             tracing::info!(content = text, "body of the reply");
         }
         let mut response = ([(header::CONTENT_TYPE, content_type)], text).into_response();
-        if let Ok(timing) = HeaderValue::from_str(&format!("decide;dur={decide_ms:.3}")) {
+        let timing = decide_ms.map(|ms| HeaderValue::from_str(&format!("decide;dur={ms:.3}")));
+        if let Some(Ok(timing)) = timing {
             response.headers_mut().insert(SERVER_TIMING, timing);
         }
         response

@@ -97,7 +97,7 @@ fn document() -> Value {
         "info": {
             "title": "dgemma-server",
             "version": build::VERSION,
-            "description": "Typed decisions of DiffusionGemma. In /v1/chat/completions the system message is a DecisionSchema as JSON text, \
+            "description": "Typed decisions and text of DiffusionGemma. For a decision in /v1/chat/completions the system message is a DecisionSchema as JSON text, \
                             the user message the state, and the content of the reply a DecisionReply as JSON text.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
@@ -213,10 +213,10 @@ fn replies(path: &str, schemas: &mut Schemas) -> (&'static str, Vec<Reply>) {
             vec![(ok, "the list", JSON, schemas.refer::<Models>())],
         ),
         "/v1/chat/completions" => (
-            "A decision in OpenAI's shape",
+            "A decision or a reply in text, in OpenAI's shape",
             vec![
-                (ok, "the decision", JSON, schemas.refer::<Completion>()),
-                (ok, "the decision, or its events", "text/event-stream", schemas.refer::<Chunk<'_>>()),
+                (ok, "the decision, or the text", JSON, schemas.refer::<Completion>()),
+                (ok, "its events", "text/event-stream", schemas.refer::<Chunk<'_>>()),
             ],
         ),
         systemone::PATH => (

@@ -52,6 +52,8 @@ struct State {
     version: Option<Version>,
     /// Requests between their head and their reply.
     running: usize,
+    /// Part of a reply is out, and more of it is being made.
+    streaming: bool,
     /// When the head of a request began to come.
     head_since: Option<Instant>,
     /// When the last reply was made, or the connection.
@@ -72,6 +74,7 @@ impl Socket {
             stream,
             version: None,
             running: 0,
+            streaming: false,
             head_since: None,
             quiet_since: Instant::now(),
             served: false,
@@ -139,7 +142,10 @@ impl Socket {
         sleep(BEFORE_PROBE).await;
         let asked = {
             let state = self.state();
-            state.stuck || state.stream.try_write(PROBE).is_ok_and(|written| written == PROBE.len())
+            // A stream asks by its own comments; anything else would stand in the middle of them.
+            state.stuck
+                || state.streaming
+                || state.stream.try_write(PROBE).is_ok_and(|written| written == PROBE.len())
         };
         if !asked {
             return;
@@ -170,11 +176,20 @@ impl Socket {
     }
 }
 
+impl Running {
+    /// Its reply is out in part.
+    pub(super) fn streaming(self) -> Self {
+        self.0.state().streaming = true;
+        self
+    }
+}
+
 impl Drop for Running {
     fn drop(&mut self) {
         let Running(socket) = self;
         let mut state = socket.state();
         state.running -= 1;
+        state.streaming = false;
         state.served = true;
         state.quiet_since = Instant::now();
         drop(state);

@@ -60,7 +60,7 @@ pub(super) async fn systemone(State(shared): State<Shared>, request: Request) ->
         }
     };
     let decide_ms = reply.x_diagnostics.timing.total_ms;
-    Ok(shared.reply("application/json", to_json(&reply)?, decide_ms))
+    Ok(shared.reply("application/json", to_json(&reply)?, Some(decide_ms)))
 }
 
 /// The part `request` of a form, and how many other parts there are: one for each image.

@@ -14,6 +14,10 @@ const CLOUD_TRACE: HeaderName = HeaderName::from_static("x-cloud-trace-context")
 /// Longest id taken from a client, in bytes.
 const LONGEST_ID: usize = 128;
 
+/// The id of a request, for those who need it while they answer.
+#[derive(Debug, Clone)]
+pub(super) struct RequestId(pub(super) String);
+
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
 /// The client's id or a new one.

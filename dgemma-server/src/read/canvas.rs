@@ -37,6 +37,8 @@ pub struct Lines<'a> {
     pub form: AnswerForm,
     /// Earlier answers stand in the prompt: the model's turn has begun already.
     pub continued: bool,
+    /// A thought stands in the prompt: the model's turn has begun already.
+    pub thought: bool,
     /// Most rows of the canvas.
     pub limit: usize,
 }
@@ -53,6 +55,7 @@ struct Key {
     template: String,
     labels: Vec<Vec<String>>,
     continued: bool,
+    thought: bool,
     limit: usize,
 }
 
@@ -64,6 +67,7 @@ impl Layouts {
             template: template.text_with(None),
             labels: lines.labels.to_vec(),
             continued: lines.continued,
+            thought: lines.thought,
             limit: lines.limit,
         };
         if let Some(layout) = self.recall(&key) {
@@ -93,7 +97,7 @@ pub fn rows(text: &Text, lines: &Lines<'_>) -> Result<usize, Error> {
 
 impl Lines<'_> {
     fn opening<'t>(&self, text: &'t Text) -> &'t [u32] {
-        if self.continued { &[] } else { &text.turn_opening }
+        if self.continued || self.thought { &[] } else { &text.turn_opening }
     }
 }
 

@@ -12,8 +12,10 @@ pub mod readout;
 
 use std::path::Path;
 
-use diffusion_gemma::{ChatTemplate, Message, RenderOptions, Tokenizer};
+use diffusion_gemma::{ChatTemplate, Message, RenderOptions, Tokenizer, ToolCall};
+use serde_json::json;
 
+use crate::chat::Markers;
 use crate::error::Error;
 
 /// The text side of a checkpoint.
@@ -26,6 +28,12 @@ pub struct Text {
     pub turn_opening: Vec<u32>,
     /// Ends a turn.
     pub turn_close: u32,
+    /// Structure a reply.
+    pub markers: Markers,
+    /// Whether the chat template can ask for a thought.
+    pub thinks: bool,
+    /// Whether the chat template writes declarations, calls and answers of tools.
+    pub renders_tools: bool,
 }
 
 impl Text {
@@ -44,7 +52,11 @@ impl Text {
             turn_opening.push(control(&tokenizer, "<channel|>")?);
         }
         let turn_close = control(&tokenizer, "<turn|>")?;
-        Ok(Text { tokenizer, template, turn_opening, turn_close })
+        let markers = Markers::new(&tokenizer);
+        let thinking = RenderOptions { thinking: true, ..options };
+        let thinks = template.render(&tokenizer, &[Message::text("user", "")], &thinking)? != rendered;
+        let renders_tools = renders_tools(&template, &tokenizer);
+        Ok(Text { tokenizer, template, turn_opening, turn_close, markers, thinks, renders_tools })
     }
 }
 
@@ -62,6 +74,31 @@ fn probe(template: &ChatTemplate, tokenizer: &Tokenizer, options: &RenderOptions
         }
     }
     Ok(())
+}
+
+/// Renders a round of tools and looks for its three parts.
+fn renders_tools(template: &ChatTemplate, tokenizer: &Tokenizer) -> bool {
+    let arguments = json!({"probe_key": "probe C"});
+    let call = ToolCall {
+        id: "probe".into(),
+        name: "probe_tool".into(),
+        arguments: arguments.as_object().cloned().unwrap_or_default(),
+    };
+    let answers = Some((call.id.clone(), call.name.clone()));
+    let messages = [
+        Message::text("user", "probe"),
+        Message { role: "assistant".into(), tool_calls: vec![call], ..Message::default() },
+        Message { answers, ..Message::text("tool", "probe D") },
+    ];
+    let parameters =
+        json!({"type": "object", "properties": {"probe_key": {"type": "string", "description": ""}}});
+    let function = json!({"name": "probe_tool", "description": "probe E", "parameters": parameters});
+    let tools = vec![json!({"type": "function", "function": function})];
+    let options = RenderOptions { generation_prompt: true, tools, ..RenderOptions::default() };
+    template.render(tokenizer, &messages, &options).is_ok_and(|rendered| {
+        let text = rendered.text();
+        ["probe C", "probe D", "probe E", "call:probe_tool"].iter().all(|part| text.contains(part))
+    })
 }
 
 fn control(tokenizer: &Tokenizer, token: &'static str) -> Result<u32, Error> {

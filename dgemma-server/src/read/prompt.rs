@@ -9,16 +9,24 @@ use diffusion_gemma::{Message, RenderOptions};
 use super::Text;
 use crate::error::Error;
 
-/// Renders sheet and state, thinking off, up to the beginning of the model's turn.
-///
-/// `given`: answers that stand in the prompt, as the answer template writes them in the form of the sheet; may be empty.
+/// What of the model's own turn stands in the prompt.
+#[derive(Debug, Clone, Copy)]
+pub enum Begun<'a> {
+    /// Answers to earlier questions, as the answer template writes them in the form of the sheet; may be empty. `thought`: what it
+    /// thought before, without the tokens that open and close a thought.
+    Answers { thought: Option<&'a [u32]>, given: &'a str },
+    /// The beginning of a thought.
+    Thinking,
+}
+
+/// Renders sheet and state up to where the model goes on.
 pub fn render(
     text: &Text,
     layout: Layout,
     sheet: &str,
     state: &str,
     form: AnswerForm,
-    given: &str,
+    begun: Begun<'_>,
 ) -> Result<Vec<u32>, Error> {
     let messages = match layout {
         Layout::SchemaFirst => {
@@ -26,11 +34,23 @@ pub fn render(
         }
         Layout::DocumentFirst => vec![Message::text("user", document_first_text(state, sheet))],
     };
-    let options = RenderOptions { generation_prompt: true, ..RenderOptions::default() };
+    let thinking = !matches!(begun, Begun::Answers { thought: None, .. });
+    let options = RenderOptions { generation_prompt: true, thinking, ..RenderOptions::default() };
     let rendered = text.template.render(&text.tokenizer, &messages, &options)?;
     let mut ids = text.tokenizer.encode_rendered(&rendered)?;
+    if thinking {
+        ids.extend(text.markers.channel_open);
+        ids.extend(text.tokenizer.encode_plain("thought\n")?);
+    }
+    let Begun::Answers { thought, given } = begun else { return Ok(ids) };
+    if let Some(thought) = thought {
+        ids.extend(thought);
+        ids.extend(text.markers.channel_close);
+    }
     if !given.is_empty() {
-        ids.extend(&text.turn_opening);
+        if thought.is_none() {
+            ids.extend(&text.turn_opening);
+        }
         ids.extend(text.tokenizer.encode_plain(given)?);
         if form == AnswerForm::Lines {
             ids.extend(text.tokenizer.encode_plain("\n")?);

@@ -2,16 +2,19 @@
 //!
 //! Before every pass it takes in whatever waits (no job waits for a batch to fill), drops the jobs whose receiver is
 //! gone, lets [`policy`] share out the rows, and puts everything into ONE forward. A pass that fails or panics costs its
-//! jobs nothing but time: each is tried once more by itself, and only the one that is at fault gets the error.
+//! jobs nothing but time: each is tried once more by itself, and only the one that is at fault gets the error. A reply that
+//! has given out a block is not tried again. Read next: `policy` for who gets rows, `active` for a job in progress.
 
+mod active;
 pub mod policy;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 use std::time::Instant;
 
-use crate::engine::{self, Canvas, Engine, EngineError, PassItem, PassOutput, SlotLogits};
-use crate::queue::{Jobs, ReadDone, ReadJob};
+use crate::engine::{self, Canvas, Engine, EngineError, PassOutput, SlotLogits};
+use crate::queue::{Job, Jobs, Work};
+use active::Active;
 use policy::{Budget, Demand, Share};
 
 /// Starts the thread that owns `engine`. It ends when every sender of the queue is gone and the queue is empty.
@@ -29,18 +32,7 @@ struct Scheduler<E: Engine> {
     jobs: Jobs,
     budget: Budget,
     /// Oldest first.
-    active: Vec<Active<E::Sequence>>,
-}
-
-/// A job in progress.
-struct Active<S> {
-    job: ReadJob,
-    sequence: S,
-    /// Prompt tokens in `sequence`.
-    committed: usize,
-    done: ReadDone,
-    /// It was in a pass that failed and must not share the next one.
-    alone: bool,
+    active: Vec<Active<E::Sequence, E::Reply>>,
 }
 
 impl<E: Engine> Scheduler<E> {
@@ -61,30 +53,34 @@ impl<E: Engine> Scheduler<E> {
         true
     }
 
-    fn begin(&mut self, mut job: ReadJob, alone: bool) {
+    fn begin(&mut self, mut job: Job, alone: bool) {
         if !job.begin() {
             return;
         }
         let engine = &mut self.engine;
-        let sequence = guarded(|| engine.begin(&job.prompt));
-        match sequence {
-            Ok(sequence) => {
+        let begun = guarded(|| {
+            let reply = match &job.work {
+                Work::Read { .. } => None,
+                Work::Reply { options, .. } => Some(engine.reply(options)?),
+            };
+            Ok((engine.begin(&job.prompt)?, reply))
+        });
+        match begun {
+            Ok((sequence, reply)) => {
                 let committed = self.engine.committed_tokens(&sequence).min(job.prompt.len());
-                let mut done = ReadDone { reused_tokens: committed, ..ReadDone::default() };
-                let waited = job.queued_at.elapsed();
-                done.timing.queue_ms = waited.as_secs_f64() * 1e3;
-                self.jobs.metrics.begun(waited, committed);
-                self.active.push(Active { job, sequence, committed, done, alone });
+                self.jobs.metrics.begun(job.queued_at.elapsed(), committed);
+                self.active.push(Active::new(job, sequence, reply, committed, alone));
             }
-            Err(error) => answer(job, Err(error)),
+            Err(error) => job.fail(error),
         }
     }
 
     /// One pass for whoever got a share of it.
     fn step(&mut self) {
         // Dropping a sequence leaves no trace of it in the engine.
-        self.active.retain(|active| !active.job.reply.is_closed());
-        let demands: Vec<Demand> = self.active.iter().map(Active::demand).collect();
+        self.active.retain(|active| !active.job.is_closed());
+        let canvas_rows = self.engine.info().canvas_tokens;
+        let demands: Vec<Demand> = self.active.iter().map(|active| active.demand(canvas_rows)).collect();
         let shares = policy::plan(&demands, &self.budget);
         if !shares.is_empty() {
             match self.pass(&shares) {
@@ -101,12 +97,7 @@ impl<E: Engine> Scheduler<E> {
         let mut batch = Vec::with_capacity(shares.len());
         for (index, active) in self.active.iter_mut().enumerate() {
             if let Some(share) = wanted.next_if(|share| share.job == index) {
-                let read = active.done.canvases.len();
-                batch.push(PassItem {
-                    sequence: &mut active.sequence,
-                    prefill: &active.job.prompt[active.committed..active.committed + share.prefill_rows],
-                    canvases: &active.job.canvases[read..read + share.canvases],
-                });
+                batch.push(active.item(share));
             }
         }
         let engine = &mut self.engine;
@@ -115,7 +106,9 @@ impl<E: Engine> Scheduler<E> {
         let elapsed = started.elapsed();
         let elapsed_ms = elapsed.as_secs_f64() * 1e3;
         let shapes_match = outputs.len() == batch.len()
-            && batch.iter().zip(&outputs).all(|(item, output)| fits(item.canvases, &output.canvases));
+            && batch.iter().zip(&outputs).all(|(item, output)| {
+                fits(item.canvases, &output.canvases) && item.reply.is_some() == output.step.is_some()
+            });
         if !shapes_match {
             return Err(EngineError::Failed("it gave results of another shape than it was asked for".into()));
         }
@@ -123,7 +116,7 @@ impl<E: Engine> Scheduler<E> {
         for item in &batch {
             let (suffix_rows, rows) = engine::rows(item.canvases);
             prompt_rows += item.prefill.len() + suffix_rows;
-            canvas_rows += rows;
+            canvas_rows += rows + item.reply.as_ref().map_or(0, |_| self.engine.info().canvas_tokens);
         }
         self.jobs.metrics.passed(prompt_rows, canvas_rows, elapsed);
         for share in shares {
@@ -136,20 +129,19 @@ impl<E: Engine> Scheduler<E> {
     fn apply(&mut self, shares: &[Share], outputs: Vec<PassOutput>) {
         let mut faults = Vec::new();
         for (share, output) in shares.iter().zip(outputs) {
-            let active = &mut self.active[share.job];
-            active.committed += share.prefill_rows;
-            if let Some(fault) = non_finite(&output) {
-                faults.push((share.job, fault.after(active.done.canvases.len())));
-            } else {
-                let slots = output.canvases.iter().flatten();
-                slots
-                    .filter_map(|slot| slot.full)
-                    .for_each(|full| self.jobs.metrics.label_mass(full.label_mass));
-                active.done.canvases.extend(output.canvases);
+            let masses = output.canvases.iter().flatten().filter_map(|slot| slot.full);
+            masses
+                .filter(|full| full.label_mass.is_finite())
+                .for_each(|full| self.jobs.metrics.label_mass(full.label_mass));
+            if let Some(Ok(step)) = &output.step {
+                self.jobs.metrics.stepped(step);
+            }
+            if let Err(fault) = self.active[share.job].take(share, output) {
+                faults.push((share.job, fault));
             }
         }
         for (index, fault) in faults.into_iter().rev() {
-            answer(self.active.remove(index).job, Err(fault));
+            self.active.remove(index).job.fail(fault);
         }
     }
 
@@ -160,14 +152,14 @@ impl<E: Engine> Scheduler<E> {
         let mut waiting = Vec::with_capacity(self.active.len());
         for (index, active) in std::mem::take(&mut self.active).into_iter().enumerate() {
             if shares.iter().any(|share| share.job == index) {
-                failed.push((active.job, active.done.canvases.len()));
+                failed.push((active.job, active.done.canvases.len(), active.given));
             } else {
                 waiting.push(active);
             }
         }
         let at_fault = failed.len() == 1;
-        for (job, read) in failed {
-            if at_fault { answer(job, Err(error.clone().after(read))) } else { self.begin(job, true) }
+        for (job, read, given) in failed {
+            if at_fault || given { job.fail(error.clone().after(read)) } else { self.begin(job, true) }
         }
         self.active.extend(waiting);
     }
@@ -187,44 +179,12 @@ impl<E: Engine> Scheduler<E> {
             if let Err(error) = finished {
                 tracing::error!(%error, "a finished prefix was not kept");
             }
-            answer(job, Ok(done));
+            // A reply has said everything with its last block. A receiver that is gone needs no answer.
+            if let Work::Read { to, .. } = job.work {
+                let _ = to.send(Ok(done));
+            }
         }
     }
-}
-
-impl<S> Active<S> {
-    fn demand(&self) -> Demand {
-        Demand {
-            prefill_rows: self.job.prompt.len() - self.committed,
-            // A suffix that neighbours share is counted for each of them: the most they can need.
-            canvas_rows: self.job.canvases[self.done.canvases.len()..]
-                .iter()
-                .map(|canvas| canvas.suffix.len() + canvas.ids.len())
-                .collect(),
-            alone: self.alone,
-        }
-    }
-
-    fn is_complete(&self) -> bool {
-        self.committed == self.job.prompt.len() && self.done.canvases.len() == self.job.canvases.len()
-    }
-
-    /// Splits the duration of a pass by this job's own rows in it.
-    fn account(&mut self, share: &Share, elapsed_ms: f64) {
-        let read = self.done.canvases.len();
-        let canvases = &self.job.canvases[read..read + share.canvases];
-        let (suffix_rows, canvas_rows) = engine::rows(canvases);
-        let prefill_rows = share.prefill_rows + suffix_rows;
-        let prefill_ms = elapsed_ms * prefill_rows as f64 / (prefill_rows + canvas_rows).max(1) as f64;
-        self.done.timing.prefill_ms += prefill_ms;
-        self.done.timing.denoise_ms += elapsed_ms - prefill_ms;
-        self.done.passes += canvases.iter().map(Canvas::steps).max().unwrap_or(0);
-    }
-}
-
-/// A receiver that is gone needs no answer.
-fn answer(job: ReadJob, result: Result<ReadDone, EngineError>) {
-    let _ = job.reply.send(result);
 }
 
 /// Runs engine code; a panic in it becomes an error and the thread lives on.
@@ -249,15 +209,4 @@ fn fits(canvases: &[Canvas], outputs: &[Vec<SlotLogits>]) -> bool {
                     .zip(slots)
                     .all(|(slot, logits)| slot.label_ids.len() == logits.label_logits.len())
         })
-}
-
-/// The first number of an output that is not finite.
-fn non_finite(output: &PassOutput) -> Option<EngineError> {
-    output.canvases.iter().enumerate().find_map(|(canvas, slots)| {
-        let slot = slots.iter().position(|slot| {
-            slot.label_logits.iter().any(|logit| !logit.is_finite())
-                || slot.full.is_some_and(|full| !full.label_mass.is_finite())
-        })?;
-        Some(EngineError::NonFinite { canvas, slot })
-    })
 }

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use crate::common::{
     CANVAS, CONTEXT, Server, VOCABULARY, fake, openai_error, options, request, text, triage,
 };
-use dgemma_server::engine::fake::{Fake, FakeSequence};
-use dgemma_server::engine::{Engine, EngineError, EngineInfo, PassItem, PassOutput};
+use dgemma_server::engine::fake::{Fake, FakeReply, FakeSequence};
+use dgemma_server::engine::{Engine, EngineError, EngineInfo, PassItem, PassOutput, ReplyOptions};
 use dgemma_server::{Error, Options, Parts, serve};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -180,6 +180,7 @@ struct Mortal {
 
 impl Engine for Mortal {
     type Sequence = FakeSequence;
+    type Reply = FakeReply;
 
     fn info(&self) -> &EngineInfo {
         self.fake.info()
@@ -195,7 +196,14 @@ impl Engine for Mortal {
         self.fake.committed_tokens(sequence)
     }
 
-    fn pass(&mut self, batch: &mut [PassItem<'_, FakeSequence>]) -> Result<Vec<PassOutput>, EngineError> {
+    fn reply(&mut self, options: &ReplyOptions) -> Result<FakeReply, EngineError> {
+        self.fake.reply(options)
+    }
+
+    fn pass(
+        &mut self,
+        batch: &mut [PassItem<'_, FakeSequence, FakeReply>],
+    ) -> Result<Vec<PassOutput>, EngineError> {
         self.fake.pass(batch)
     }
 

@@ -1,7 +1,10 @@
 //! Bad requests through a real socket: each gets the right status in OpenAI's shape, and the server goes on.
 
-use crate::common::{CONTEXT, Server, fake, openai_error, request, text, triage};
+use crate::common::talk::says;
+use crate::common::{CONTEXT, Server, demo_model, fake, openai_error, options, request, text, triage};
+use dgemma_server::Parts;
 use dgemma_server::engine::fake::Fault;
+use dgemma_server::read::Text;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -81,20 +84,15 @@ async fn a_body_of_20_mb_is_refused_with_the_limit() {
 }
 
 #[tokio::test]
-async fn a_request_without_a_schema_is_told_how_to_send_one() {
-    let server = Server::start(fake()).await;
+async fn a_request_without_a_schema_is_a_conversation() {
+    let server = Server::start(says("Hello", 64)).await;
     for body in [
         json!({"messages": [{"role": "user", "content": "Hello"}]}),
         json!({"messages": [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hello"}]}),
         json!({"messages": [{"role": "system", "content": "{\"a\": 1}"}, {"role": "user", "content": "Hello"}]}),
         json!({"messages": [{"role": "user", "content": triage().to_string()}]}),
     ] {
-        let error = server.refused(body.to_string(), 400).await;
-        assert_eq!(error["code"], "no_schema");
-        assert!(
-            message(&error).contains("\"questions\"") && message(&error).contains("role system"),
-            "{error}"
-        );
+        assert_eq!(server.completion(&body).await["choices"][0]["message"]["content"], "Hello");
     }
 }
 
@@ -159,14 +157,33 @@ async fn mistakes_in_the_schema_name_the_question() {
 }
 
 #[tokio::test]
-async fn a_key_the_engine_cannot_do_is_an_error_that_names_it() {
-    let server = Server::start(fake()).await;
+async fn what_the_chat_template_cannot_write_is_refused() {
+    let fake = says("ok", 64);
+    let server = Server::start_loading(options(), fake.controls(), move || {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["tokenizer.json", "tokenizer_config.json"] {
+            std::fs::copy(demo_model().join(name), folder.path().join(name)).unwrap();
+        }
+        let plain = "{% if messages[0]['content'] == 'no' %}{{ raise_exception('not this') }}{% endif %}{% for message in messages %}{{ message['role'] }}: {{ message['content'] }}\n{% endfor %}model:";
+        std::fs::write(folder.path().join("chat_template.jinja"), plain).unwrap();
+        Ok(Parts { engine: fake, text: Text::from_dir(folder.path())? })
+    })
+    .await;
+    server.wait_until_ready().await;
     let mut schema = triage();
     schema["think"] = json!(4);
     let error = server.refused(with_schema(&schema), 400).await;
     assert_eq!(error["code"], "unsupported");
     assert!(message(&error).contains("\"think\" is 4"), "{error}");
-    assert!(server.engine.log.calls().is_empty());
+    let tools = json!([{"type": "function", "function": {"name": "f"}}]);
+    let body = json!({"messages": [{"role": "user", "content": "Hello"}], "tools": tools});
+    let error = server.refused(body.to_string(), 400).await;
+    assert_eq!((&error["code"], &error["param"]), (&json!("unsupported_tools"), &json!("tools")));
+    let body = json!({"messages": [{"role": "user", "content": "no"}]});
+    let error = server.refused(body.to_string(), 400).await;
+    assert!(message(&error).contains("not this"), "{error}");
+    let body = json!({"messages": [{"role": "user", "content": "Hello"}]});
+    assert_eq!(server.completion(&body).await["choices"][0]["message"]["content"], "ok");
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 mod cases;
+mod chat;
 mod common;
 mod connections;
 mod decisions;
@@ -11,6 +12,11 @@ mod native;
 mod openapi;
 mod operation;
 mod program;
+mod replies;
+mod response_format;
 mod scheduler;
 mod serving;
+mod stream;
 mod systemone;
+mod thinking;
+mod tools;

@@ -84,16 +84,17 @@ fn whole_requests_have_the_probabilities_of_the_reference() {
     for (number, (prompt, canvas, _)) in cases.iter().enumerate() {
         let mut sequence = engine.begin(prompt).unwrap();
         let canvases = std::slice::from_ref(canvas);
-        let item = PassItem { sequence: &mut sequence, prefill: prompt, canvases };
+        let item = PassItem { sequence: &mut sequence, prefill: prompt, canvases, reply: None };
         check("alone", number, &engine.pass(&mut [item]).unwrap()[0].canvases[0]);
     }
-    let mut batch: Vec<PassItem<'_, _>> = cases
+    let mut batch: Vec<PassItem<'_, _, _>> = cases
         .iter()
         .zip(&mut sequences)
         .map(|(case, sequence)| PassItem {
             sequence,
             prefill: &case.0,
             canvases: std::slice::from_ref(&case.1),
+            reply: None,
         })
         .collect();
     for (number, output) in engine.pass(&mut batch).unwrap().iter().enumerate() {
@@ -110,7 +111,7 @@ fn whole_requests_have_the_probabilities_of_the_reference() {
         let reused = engine.committed_tokens(&sequence);
         assert!(reused > prompt.len() / 2, "case {number}: {reused} of {}", prompt.len());
         let canvases = std::slice::from_ref(canvas);
-        let item = PassItem { sequence: &mut sequence, prefill: &prompt[reused..], canvases };
+        let item = PassItem { sequence: &mut sequence, prefill: &prompt[reused..], canvases, reply: None };
         check("with a known prefix", number, &engine.pass(&mut [item]).unwrap()[0].canvases[0]);
     }
     println!("max abs difference of a probability over {} requests: {largest:.2e}", cases.len());
@@ -125,17 +126,19 @@ fn the_beginning_that_long_prompts_share_is_reused_from_the_third_on() {
         let (shared, own) = ((0..wanted).map(|n| 40 + n % 900), (0..900).map(|n| 40 + (n * 7 + salt) % 900));
         shared.chain(own).collect()
     };
-    let mut read = |engine: &mut DiffusionEngine, prompt: &[u32], chunk: usize, finish: bool| {
+    let read = |engine: &mut DiffusionEngine, prompt: &[u32], chunk: usize, finish: bool| {
         let mut sequence = engine.begin(prompt).unwrap();
         let reused = engine.committed_tokens(&sequence);
         let mut at = reused;
         while prompt.len() - at > chunk {
             let prefill = &prompt[at..at + chunk];
-            engine.pass(&mut [PassItem { sequence: &mut sequence, prefill, canvases: &[] }]).unwrap();
+            engine
+                .pass(&mut [PassItem { sequence: &mut sequence, prefill, canvases: &[], reply: None }])
+                .unwrap();
             at += chunk;
         }
         let canvases = std::slice::from_ref(&template.1);
-        let item = PassItem { sequence: &mut sequence, prefill: &prompt[at..], canvases };
+        let item = PassItem { sequence: &mut sequence, prefill: &prompt[at..], canvases, reply: None };
         let slots = engine.pass(&mut [item]).unwrap().remove(0).canvases.remove(0);
         if finish {
             engine.finish(sequence);
@@ -328,5 +331,39 @@ async fn further_steps_change_the_read_and_repeat() {
         moved = moved.max(largest_difference(one, three));
     }
     assert!(moved > 1e-6, "the later steps see the earlier ones");
+    native.stop().await;
+}
+
+/// The demo checkpoint knows no words. What it says has to be text, to have its length, and to be the same for the same seed.
+#[tokio::test(flavor = "multi_thread")]
+async fn conversations_repeat_by_their_seed_also_beside_others() {
+    let native = Native::start().await;
+    let talk = |seed: u64| {
+        let messages = json!([{"role": "user", "content": "Write something."}]);
+        json!({"messages": messages, "seed": seed, "max_tokens": 70, "model": "demo:think"})
+    };
+    let path = "/v1/chat/completions";
+    let alone = native.post(path, &talk(7)).await;
+    let (again, other, decision) = tokio::join!(
+        async { native.post(path, &talk(7)).await },
+        async { native.post(path, &talk(8)).await },
+        async { native.post(path, &crate::common::request(&triage(), "The site is down.")).await },
+    );
+    assert_eq!(alone["choices"][0]["message"], again["choices"][0]["message"]);
+    assert_ne!(alone["choices"][0]["message"], other["choices"][0]["message"]);
+    assert!(decision["choices"][0]["message"]["content"].as_str().unwrap().contains("answers"));
+    for reply in [&alone, &other] {
+        let text = reply["choices"][0]["message"].to_string();
+        assert!(!["<|", "|>", "<0x"].iter().any(|marker| text.contains(marker)), "{text}");
+        assert!(reply["usage"]["completion_tokens"].as_u64().unwrap() <= 70);
+        assert!(reply["x_generation"]["steps"].as_u64().unwrap() >= 1);
+    }
+    let mut schema = triage();
+    schema["think"] = json!(20);
+    let reply = native.post(path, &crate::common::request(&schema, "The site is down.")).await;
+    let content: Value =
+        serde_json::from_str(reply["choices"][0]["message"]["content"].as_str().unwrap()).unwrap();
+    assert!(content["diagnostics"]["thought"].is_string(), "{content}");
+    assert!((3..=23).contains(&reply["usage"]["completion_tokens"].as_u64().unwrap()));
     native.stop().await;
 }

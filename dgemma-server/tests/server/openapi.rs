@@ -3,6 +3,7 @@
 use dgemma_server::http::routes::ROUTES;
 use serde_json::{Map, Value, json};
 
+use crate::common::talk::says;
 use crate::common::{Server, fake, options, request, triage};
 
 /// The document, with every object closed: a field that it does not name is then a fault.
@@ -273,12 +274,47 @@ async fn requests_and_replies_are_as_described() {
         assert_eq!(document.faults(described, &chunk), [""; 0], "{chunk}");
     }
 
+    a_conversation_is_as_described(&document).await;
+
     let path = "/v1/systemone";
     assert_eq!(document.faults(document.request(path), &systemone()), [""; 0]);
     let url = format!("{}{path}", server.url);
     let reply = body(server.client.post(url).body(systemone().to_string()).send().await.unwrap()).await;
     let described = document.response(path, "post", 200, "application/json");
     assert_eq!(document.faults(described, &reply), [""; 0], "{reply}");
+}
+
+/// Thought, text, calls and drafts; then a format.
+async fn a_conversation_is_as_described(document: &Document) {
+    let chat = "/v1/chat/completions";
+    let script = "<|channel>thought\nHm.\n<channel|>So. <|tool_call>call:f{a:1}<tool_call|>";
+    let server = Server::start(says(script, 8)).await;
+    let properties = json!({"urgent": {"type": "boolean"}});
+    let format = json!({"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object", "properties": properties}}});
+    let call = json!({"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}});
+    let talk = json!({
+        "model": "demo:think", "max_tokens": 99, "stop": ["\n\n"], "seed": 3, "n": 1, "tool_choice": "auto",
+        "tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}],
+        "parallel_tool_calls": true, "chat_template_kwargs": {"enable_thinking": true}, "x_diffusion_drafts": true,
+        "messages": [
+            {"role": "user", "content": "x"},
+            {"role": "assistant", "content": null, "reasoning_content": "y", "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "c", "content": [{"type": "text", "text": "z"}]},
+        ],
+    });
+    let format = json!({"messages": [{"role": "user", "content": "x"}], "response_format": format});
+    for mut request in [talk, format] {
+        assert_eq!(document.faults(document.request(chat), &request), [""; 0]);
+        let reply = server.completion(&request).await;
+        let described = document.response(chat, "post", 200, "application/json");
+        assert_eq!(document.faults(described, &reply), [""; 0], "{reply}");
+        request["stream"] = json!(true);
+        request["stream_options"] = json!({"include_usage": true});
+        let described = document.response(chat, "post", 200, "text/event-stream");
+        for chunk in server.events(&request).await {
+            assert_eq!(document.faults(described, &chunk), [""; 0], "{chunk}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -16,6 +16,8 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+pub(crate) mod talk;
+
 pub(crate) const CONTEXT: usize = 4096;
 pub(crate) const CANVAS: usize = 64;
 pub(crate) const VOCABULARY: usize = 4096;
@@ -46,7 +48,7 @@ pub(crate) fn options() -> Options {
         queue_places: 256,
         body_limit_bytes: 8 << 20,
         budget: Budget::default(),
-        receive_limit: Duration::from_mins(1),
+        receive_limit: Duration::from_secs(60),
         drain: Duration::from_secs(30),
         queue_wait: Duration::from_secs(30),
         keys: Keys::default(),
