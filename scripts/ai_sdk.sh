@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the npm package @ai-sdk/openai-compatible (ai_sdk/client.mjs) against dgemma-server on the demo checkpoint and against a server
-# with scripted replies; then opencode itself, with the configuration of the user's guide, against the latter.
+# with scripted replies; then opencode itself, with the configuration of docs/server.md, against the latter.
 # Called by .ci/run after `make build`. Usage: scripts/ai_sdk.sh. Needs node 18 with npm and, the first time, the npm registry; without
 # node it says so and checks nothing.
 set -euo pipefail
@@ -90,6 +90,6 @@ reply=$(cd "$work" && env HOME="$work" XDG_CONFIG_HOME="$work" XDG_DATA_HOME="$w
   timeout 120 "$folder/node_modules/opencode-$platform/bin/opencode" run -m diffgemma/diffgemma-26b-a4b-it-q4 "Say hello" </dev/null 2>&1) ||
   { echo "opencode failed:" >&2; echo "$reply" >&2; exit 1; }
 case $reply in
-  *"Hello from the script."*) echo "opencode $opencode: its configuration works as it stands in the guide" ;;
+  *"Hello from the script."*) echo "opencode $opencode: its configuration works as docs/server.md has it" ;;
   *) echo "opencode shows something else:" >&2; echo "$reply" >&2; exit 1 ;;
 esac

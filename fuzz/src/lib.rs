@@ -95,7 +95,10 @@ pub fn check_completion(reply: &[u8]) {
         return;
     }
     let behind_format = reply.get("x_decision").map(ToString::to_string);
-    let content = behind_format.as_deref().or_else(|| reply["choices"][0]["message"]["content"].as_str()).expect("it has a text");
+    let content = behind_format
+        .as_deref()
+        .or_else(|| reply["choices"][0]["message"]["content"].as_str())
+        .expect("it has a text");
     let decision: DecisionReply = serde_json::from_str(content).expect("it is a decision");
     for (id, answer) in decision.answers {
         if let Some(answer) = answer {
