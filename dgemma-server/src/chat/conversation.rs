@@ -38,10 +38,14 @@ pub fn render(text: &Text, conversation: &Conversation) -> Result<Prompt, Error>
     let Conversation { messages, tools, thinking, forced } = conversation;
     let options = RenderOptions { thinking: *thinking, generation_prompt: true, tools: tools.clone() };
     // The templates themselves refuse what they cannot write, and none of it is this server's fault.
-    let refused = |error: diffusion_gemma::Error| Error::Messages {
-        param: "messages".to_owned(),
-        reason: format!("the chat template refuses the conversation: {error}"),
-        hint: "change the order of the messages, or what the reason names",
+    let refused = |error: diffusion_gemma::Error| {
+        let reason = error.to_string();
+        let reason = reason.split("; hint:").next().unwrap_or_default();
+        Error::Messages {
+            param: "messages".to_owned(),
+            reason: format!("the chat template refuses the conversation: {reason}"),
+            hint: "change the order of the messages, or what the reason names",
+        }
     };
     let rendered = text.template.render(&text.tokenizer, messages, &options).map_err(refused)?;
     let mut ids = text.tokenizer.encode_rendered(&rendered)?;

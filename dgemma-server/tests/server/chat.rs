@@ -1,5 +1,6 @@
 //! Conversations: what goes to the model, what comes back, and where a reply ends.
 
+use dgemma_server::chat::parser::Parser;
 use dgemma_server::engine::fake::Call;
 use serde_json::{Value, json};
 
@@ -220,4 +221,37 @@ async fn replies_are_counted() {
     ] {
         assert!(text.contains(&line), "{line}{text}");
     }
+}
+
+#[test]
+fn only_a_reply_of_which_a_reader_sees_nothing_is_blank() {
+    let text = text();
+    for (script, blank) in [
+        ("", true),
+        (" \n\n", true),
+        ("<|channel>thought\n<channel|>", true),
+        // A thought that led to nothing.
+        ("<|channel>thought\nHm.\n<channel|>\n", true),
+        ("<|channel>thought\nHm", false),
+        ("x", false),
+        ("<|tool_call>call:", false),
+        ("<|tool_call>call:f{}<tool_call|>", false),
+    ] {
+        let mut parser = Parser::new(true);
+        generated(script).into_iter().for_each(|id| drop(parser.push(&text, id)));
+        assert_eq!(parser.is_blank(), blank, "{script}");
+    }
+}
+
+#[tokio::test]
+async fn nesting_beyond_the_template_is_refused() {
+    let server = Server::start(says("ok", 64)).await;
+    let mut parameters = json!({"type": "object"});
+    for _ in 0..55 {
+        parameters = json!({"type": "object", "properties": {"a": parameters}});
+    }
+    let tools = json!([{"type": "function", "function": {"name": "f", "parameters": parameters}}]);
+    let error = server.refused(with(user("Hi"), &json!({"tools": tools})).to_string(), 400).await;
+    let message = error["message"].as_str().unwrap();
+    assert!(message.contains("recursion limit") && message.matches("hint:").count() == 1, "{message}");
 }
