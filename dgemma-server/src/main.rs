@@ -13,6 +13,10 @@ use dgemma_server::read::Text;
 use dgemma_server::{Error, Parts, bench, log, model_dir, serve, threads};
 use diffusion_gemma::DType;
 
+/// A pass takes and returns megabytes again and again. This allocator keeps them, and gives back what is not needed.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// How long the rest of the log may take to be written at the end.
 const LOG_LIMIT: Duration = Duration::from_secs(1);
 
