@@ -5,11 +5,14 @@
 //! template; see [`crate::tokenizer`].
 
 use std::fs;
+use std::io::{self, Write};
 use std::path::Path;
 
 use minijinja::value::{Kwargs, Value, ValueKind, ViaDeserialize};
 use minijinja::{Environment, ErrorKind, context};
+use serde::Serialize;
 use serde_json::json;
+use serde_json::ser::{PrettyFormatter, Serializer};
 
 use crate::error::{Error, Result};
 use crate::tokenizer::{Tokenizer, unguard};
@@ -228,8 +231,25 @@ fn guard_value(tokenizer: &Tokenizer, value: &serde_json::Value) -> serde_json::
     }
 }
 
-#[allow(clippy::needless_pass_by_value)] // the engine's filter signature
+/// JSON on one line as Python's `json.dumps` writes it: a space after every comma and colon.
+struct Spaced;
+
+impl serde_json::ser::Formatter for Spaced {
+    fn begin_array_value<W: ?Sized + Write>(&mut self, out: &mut W, first: bool) -> io::Result<()> {
+        if first { Ok(()) } else { out.write_all(b", ") }
+    }
+
+    fn begin_object_key<W: ?Sized + Write>(&mut self, out: &mut W, first: bool) -> io::Result<()> {
+        if first { Ok(()) } else { out.write_all(b", ") }
+    }
+
+    fn begin_object_value<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        out.write_all(b": ")
+    }
+}
+
 /// `tojson` as transformers defines it: no HTML escapes, non-ASCII as it is, optional `indent`.
+#[allow(clippy::needless_pass_by_value)] // the engine's filter signature
 fn tojson(
     value: ViaDeserialize<serde_json::Value>,
     kwargs: Kwargs,
@@ -237,17 +257,19 @@ fn tojson(
     let indent: Option<usize> = kwargs.get("indent")?;
     kwargs.assert_all_used()?;
     let fault = |e: serde_json::Error| minijinja::Error::new(ErrorKind::BadSerialization, e.to_string());
+    let mut out = Vec::new();
     match indent {
-        None => serde_json::to_string(&value.0).map_err(fault),
+        None => value.0.serialize(&mut Serializer::with_formatter(&mut out, Spaced)),
         Some(width) => {
             let pad = " ".repeat(width);
-            let mut out = Vec::new();
-            let formatter = serde_json::ser::PrettyFormatter::with_indent(pad.as_bytes());
-            let mut serializer = serde_json::Serializer::with_formatter(&mut out, formatter);
-            serde::Serialize::serialize(&value.0, &mut serializer).map_err(fault)?;
-            Ok(String::from_utf8_lossy(&out).into_owned())
+            value.0.serialize(&mut Serializer::with_formatter(
+                &mut out,
+                PrettyFormatter::with_indent(pad.as_bytes()),
+            ))
         }
     }
+    .map_err(fault)?;
+    Ok(String::from_utf8_lossy(&out).into_owned())
 }
 
 /// The whole chain of causes: minijinja's top message alone seldom says what went wrong.

@@ -133,7 +133,7 @@ fn tojson_is_the_one_of_transformers() {
     let options =
         RenderOptions { tools: vec![serde_json::json!({"z": "<é>", "a": [1]})], ..Default::default() };
     let text = template.render(&tokenizer, &[], &options).unwrap().text();
-    assert_eq!(text, "{\"z\":\"<é>\",\"a\":[1]}\n{\n  \"z\": \"<é>\",\n  \"a\": [\n    1\n  ]\n}");
+    assert_eq!(text, "{\"z\": \"<é>\", \"a\": [1]}\n{\n  \"z\": \"<é>\",\n  \"a\": [\n    1\n  ]\n}");
 }
 
 #[test]
