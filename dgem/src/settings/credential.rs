@@ -45,6 +45,14 @@ pub struct Google {
     pub impersonate: Option<String>,
 }
 
+impl Google {
+    /// Whether it is what this host of Google's asks for and, where it has an audience, of no use anywhere else.
+    fn is_only_for(&self, endpoint: &Endpoint) -> bool {
+        let fits = kind_of_host(endpoint.host()) == Some(self.kind);
+        fits && (self.kind == Kind::Access || self.audience == endpoint.origin())
+    }
+}
+
 /// The scope of an access token. A narrower one does not let IAM make ID tokens.
 pub const CLOUD_PLATFORM: &str = "https://www.googleapis.com/auth/cloud-platform";
 
@@ -70,7 +78,7 @@ impl Credential {
         if !endpoint.may_carry_a_token() {
             return Err(Error::TokenInTheClear { url: endpoint.to_string() });
         }
-        let by_host = matches!(&credential, Self::Google(_)) && kind_of_host(endpoint.host()).is_some();
+        let by_host = matches!(&credential, Self::Google(google) if google.is_only_for(endpoint));
         let from_project = matches!(url_origin, Origin::ProjectFile { .. });
         if from_project && origin.rank() > 0 && !by_host && !endpoint.is_loopback() {
             return Err(Error::TokenForProjectUrl {
@@ -131,7 +139,6 @@ fn kind_of_host(host: &str) -> Option<Kind> {
 fn google(layers: &Layers<'_>, endpoint: &Endpoint) -> Result<Option<(Google, Origin)>, Error> {
     let text = |key: &Key| layers.get(key).map(|value| value.text);
     let wish = layers.get(&keys::GCP_AUTH);
-    let origin = wish.as_ref().map_or(Origin::Default, |wish| wish.origin.clone());
     let audience = text(&keys::AUDIENCE);
     let by_host = kind_of_host(endpoint.host());
     let kind = match wish.as_ref().map(read_wish).transpose()? {
@@ -152,7 +159,9 @@ fn google(layers: &Layers<'_>, endpoint: &Endpoint) -> Result<Option<(Google, Or
         };
         let google =
             Google { kind, audience, asked_for: wish.is_some(), impersonate: text(&keys::IMPERSONATE) };
-        (google, origin)
+        // What an ID token opens is said by its audience.
+        let named = layers.get(&keys::AUDIENCE).filter(|_| kind == Kind::Id).or(wish);
+        (google, named.map_or(Origin::Default, |named| named.origin))
     }))
 }
 

@@ -134,6 +134,38 @@ fn a_project_cannot_send_the_users_token_to_its_own_server() {
     assert_eq!(server.request().header("authorization").as_deref(), Some("Bearer s3cret"));
 }
 
+/// The project names a host that anyone can have at Google; the user's variables ask for more than that host needs.
+#[track_caller]
+fn assert_refused_for_a_host_of_google(variables: &[(&str, &str)]) {
+    let home = Home::new("url = 'https://evil-abc-uc.a.run.app/v1'", "");
+    // No source of tokens answers: were one asked, the message would be another.
+    let mut command = home.dgem(&["models"]);
+    command.env("GCE_METADATA_HOST", "127.0.0.1:1").envs(variables.iter().copied());
+    let output = command.output().unwrap();
+    let message = stderr(&output);
+    assert_eq!(output.status.code(), Some(3), "{message}");
+    assert!(message.contains("refusing to send the token of DGEM_"), "{message}");
+    assert!(message.contains(".dgem.toml, line 1"), "{message}");
+}
+
+#[test]
+fn a_project_on_cloud_run_gets_no_access_token_of_the_users() {
+    assert_refused_for_a_host_of_google(&[("DGEM_GCP_AUTH", "access")]);
+}
+
+#[test]
+fn a_project_on_cloud_run_gets_no_id_token_for_another_service() {
+    let audience = ("DGEM_AUDIENCE", "https://prod-abc-uc.a.run.app");
+    assert_refused_for_a_host_of_google(&[audience]);
+    assert_refused_for_a_host_of_google(&[audience, ("DGEM_GCP_AUTH", "id")]);
+    // Its own audience opens nothing else: then only the credentials are missing.
+    let home = Home::new("url = 'https://evil-abc-uc.a.run.app/v1'", "");
+    let mut command = home.dgem(&["models"]);
+    command.env("GCE_METADATA_HOST", "127.0.0.1:1").env("DGEM_GCP_AUTH", "id");
+    let message = stderr(&command.output().unwrap());
+    assert!(message.contains("no Google credentials"), "{message}");
+}
+
 #[test]
 fn a_proxy_of_the_environment_is_used_for_other_machines_only() {
     let proxy = Server::deciding(&support_reply());
