@@ -77,7 +77,7 @@ impl Feeder {
         thread::Builder::new()
             .name("rows".to_owned())
             .spawn(move || state.run(&sender, key))
-            .map_err(Error::Output)?;
+            .map_err(|cause| Error::System { what: "the thread that reads the rows", cause })?;
         Ok(receiver)
     }
 }

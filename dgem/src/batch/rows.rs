@@ -54,11 +54,13 @@ enum Source {
     Csv { reader: csv::Reader<Input>, names: csv::StringRecord },
 }
 
-/// Counts the bytes that go by.
+/// Counts the bytes that go by, and ends where one record would take too many.
 #[derive(Debug)]
 struct Counted {
     input: Raw,
     read: Arc<AtomicU64>,
+    /// Bytes that may still come before the next record; lines are measured elsewhere.
+    left: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -73,6 +75,12 @@ impl Read for Counted {
             Raw::File(file) => file.read(buffer),
             Raw::Stdin(stdin) => stdin.read(buffer),
         }?;
+        if let Some(left) = &mut self.left {
+            *left = left.checked_sub(count as u64).ok_or_else(|| {
+                let reason = "a CSV record is too large: a quotation mark that is never closed takes in the rest of the file";
+                io::Error::new(io::ErrorKind::FileTooLarge, reason)
+            })?;
+        }
         self.read.fetch_add(count as u64, Ordering::Relaxed);
         Ok(count)
     }
@@ -93,11 +101,12 @@ impl Rows {
             (Raw::File(file), metadata.is_file().then_some(metadata.len()))
         };
         let read = Arc::new(AtomicU64::new(0));
-        let input = BufReader::new(Counted { input: raw, read: Arc::clone(&read) });
+        let mut input = BufReader::new(Counted { input: raw, read: Arc::clone(&read), left: None });
         let is_csv = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("csv"));
         let source = match format.unwrap_or(if is_csv { RowFormat::Csv } else { RowFormat::Jsonl }) {
             RowFormat::Jsonl => Source::Jsonl { input, line: 0 },
             RowFormat::Csv => {
+                input.get_mut().left = Some(capped::VARIABLES_BYTES);
                 let mut reader = csv::Reader::from_reader(input);
                 let names = reader.headers().map_err(|cause| failed(of_csv(cause)))?.clone();
                 Source::Csv { reader, names }
@@ -120,7 +129,7 @@ impl Rows {
     pub(super) fn next(&mut self) -> io::Result<Option<Row>> {
         let content = match &mut self.source {
             Source::Jsonl { input, line } => next_line(input, line)?,
-            Source::Csv { reader, names } => next_record(reader, names)?,
+            Source::Csv { reader, names } => next_record(reader, names, capped::VARIABLES_BYTES)?,
         };
         Ok(content.map(|content| {
             let number = self.next;
@@ -206,7 +215,13 @@ fn read_line(input: &mut Input, most_bytes: u64) -> io::Result<Line> {
     })
 }
 
-fn next_record(reader: &mut csv::Reader<Input>, names: &csv::StringRecord) -> io::Result<Option<Columns>> {
+/// The next record. One of more than `most_bytes` ends the input: where the next one begins cannot be known.
+fn next_record(
+    reader: &mut csv::Reader<Input>,
+    names: &csv::StringRecord,
+    most_bytes: u64,
+) -> io::Result<Option<Columns>> {
+    reader.get_mut().get_mut().left = Some(most_bytes);
     let mut record = csv::StringRecord::new();
     match reader.read_record(&mut record) {
         Ok(false) => Ok(None),
@@ -294,11 +309,29 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
         std::fs::write(&path, format!("{long}\nshort\n")).unwrap();
-        let counted = Counted { input: Raw::File(File::open(&path).unwrap()), read: Arc::default() };
+        let counted =
+            Counted { input: Raw::File(File::open(&path).unwrap()), read: Arc::default(), left: None };
         let mut input = BufReader::new(counted);
         assert_eq!(read_line(&mut input, 1_000).unwrap(), Line::TooLong);
         assert_eq!(read_line(&mut input, 1_000).unwrap(), Line::Whole(b"short".to_vec()));
         assert_eq!(read_line(&mut input, 1_000).unwrap(), Line::End);
+    }
+
+    #[test]
+    fn a_quotation_mark_that_is_never_closed_does_not_fill_the_memory() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.csv");
+        let most = 64 << 10;
+        // More than the limit in all, and one record far above it at the end.
+        let text = "id,t\n".to_owned() + &"1,short\n".repeat(20_000) + "2,\"" + &"x\n".repeat(100_000);
+        std::fs::write(&path, text).unwrap();
+        let Source::Csv { mut reader, names } = Rows::open(&path, None).unwrap().source else { panic!() };
+        for _ in 0..20_000 {
+            assert!(next_record(&mut reader, &names, most).unwrap().unwrap().is_ok());
+        }
+        let error = next_record(&mut reader, &names, most).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
+        assert!(error.to_string().contains("quotation mark"), "{error}");
     }
 
     #[test]

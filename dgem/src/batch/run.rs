@@ -1,6 +1,10 @@
 //! The loop: takes jobs from the feeder, keeps requests in flight, writes what comes back, and knows when to stop.
 
 use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
@@ -70,7 +74,8 @@ impl Run {
     /// comes. Runs inside a `LocalSet`: all of it shares one thread. Errors: the input or the output broke.
     pub async fn run(self) -> Result<Ended, Error> {
         let Self { client, feeder, mut sink, progress, mut report, jobs, max_errors } = self;
-        let mut signals = Signals::new().map_err(Error::Output)?;
+        let mut signals =
+            Signals::new().map_err(|cause| Error::System { what: "the handler of signals", cause })?;
         let mut chunks = feeder.start(sink.key())?;
         let mut concurrency = Concurrency::new(jobs);
         let mut tally = Tally::new();
@@ -85,14 +90,15 @@ impl Run {
             let go_on = stop.is_none() && broken.is_none();
             while go_on && flying.len() < concurrency.limit() && sink.waiting() < MOST_WAITING {
                 let Some(job) = ready.pop_front() else { break };
-                flying.spawn_local(decide(client.clone(), job));
+                let client = client.clone();
+                flying.spawn_local(whole(job, |job| decide(client, job)));
             }
             if flying.is_empty() && (!go_on || (ended && ready.is_empty())) {
                 break;
             }
             tokio::select! {
                 Some(finished) = flying.join_next(), if !flying.is_empty() => {
-                    // A task that panicked has said so on stderr; its row is not done and can be resumed.
+                    // Nothing aborts a task, and a panic has become a record.
                     let Ok(finished) = finished else { tally.add(false, None); continue };
                     concurrency.ended(finished.busy, Instant::now());
                     let ok = finished.record.status == Status::Ok;
@@ -146,6 +152,22 @@ fn reason(tally: &Tally, max_errors: Option<u64>, error: Option<Error>) -> Optio
     max_errors.is_some_and(|most| tally.errors >= most.max(1)).then_some(Stop::TooManyErrors)
 }
 
+/// What comes of the job, also of one whose work panics: with a gap in its place a run that keeps the order would wait for ever.
+async fn whole<F: Future<Output = Finished>>(job: Job, work: impl FnOnce(Job) -> F) -> Finished {
+    let (place, id, expected) = (job.place, job.id.clone(), job.expected.clone());
+    let mut work = pin!(work(job));
+    let caught = poll_fn(|context| {
+        let polled = catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context)));
+        polled.map_or_else(|_| Poll::Ready(None), |polled| polled.map(Some))
+    });
+    caught.await.unwrap_or_else(|| {
+        // The panic itself is on stderr already.
+        let reason = "a fault of this program stopped the row; its cause is on stderr".to_owned();
+        let record = Record::failed(id, expected, reason.clone());
+        Finished { place, record, wall: None, busy: false, error: Some(Error::Row { reason }) }
+    })
+}
+
 async fn decide(client: Client, job: Job) -> Finished {
     let Job { place, id, request, expected } = job;
     let request = match request {
@@ -168,5 +190,30 @@ async fn decide(client: Client, job: Job) -> Finished {
             let record = Record::failed(id, expected, error.to_string());
             Finished { place, record, wall: None, busy, error: Some(error) }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_row_whose_work_panics_is_a_row_that_failed() {
+        let job = |place| Job {
+            place,
+            id: format!("r{place}"),
+            request: Err("no request".to_owned()),
+            expected: serde_json::Map::new(),
+        };
+        let broken = whole(job(7), |_| async { panic!("on purpose") }).await;
+        assert_eq!((broken.place, broken.record.id.as_str(), broken.record.status), (7, "r7", Status::Error));
+        assert!(broken.record.error.is_some() && broken.error.is_some());
+        let plain = whole(job(8), async |job| {
+            tokio::task::yield_now().await;
+            let record = Record::failed(job.id, job.expected, "as told".to_owned());
+            Finished { place: job.place, record, wall: None, busy: true, error: None }
+        });
+        let plain = plain.await;
+        assert_eq!((plain.place, plain.busy, plain.record.error.as_deref()), (8, true, Some("as told")));
     }
 }

@@ -17,6 +17,9 @@ use crate::error::Error;
 /// Time between two syncs: a disk takes milliseconds for one.
 const SYNC_EVERY: Duration = Duration::from_secs(1);
 
+/// What every line begins with (`record`).
+const LINE_START: &[u8] = b"{\"id\":\"";
+
 /// What an earlier run left.
 #[derive(Debug, Default)]
 pub struct Done {
@@ -152,6 +155,9 @@ fn refused(path: &Path, reason: &str, hint: &'static str) -> Error {
     Error::BatchOutput { path: path.to_owned(), reason: reason.to_owned(), hint }
 }
 
+const ANOTHER_KIND: &str =
+    "--resume goes on with an output of dgem batch; name the right file, or another one";
+
 /// Reads the lines of an earlier run into `done`. Returns the length of the whole lines in bytes.
 fn read_back(file: &File, path: &Path, hasher: &RandomState, done: &mut Done) -> Result<u64, Error> {
     let failed = |cause: io::Error| refused(path, &cause.to_string(), "check the file and the disk");
@@ -163,12 +169,15 @@ fn read_back(file: &File, path: &Path, hasher: &RandomState, done: &mut Done) ->
         let length = input.read_until(b'\n', &mut line).map_err(failed)? as u64;
         if !line.ends_with(b"\n") {
             // The end of the file, or a line that was cut off.
-            return Ok(whole);
+            if line.starts_with(LINE_START) || LINE_START.starts_with(&line) {
+                return Ok(whole);
+            }
+            let reason = format!("its last line (line {}) is no result of a row", number + 1);
+            return Err(refused(path, &reason, ANOTHER_KIND));
         }
         number += 1;
         let record: Record = serde_json::from_slice(&line).map_err(|cause| {
-            let hint = "--resume goes on with an output of dgem batch; name the right file, or another one";
-            refused(path, &format!("line {number} is no result of a row ({cause})"), hint)
+            refused(path, &format!("line {number} is no result of a row ({cause})"), ANOTHER_KIND)
         })?;
         whole += length;
         if record.status == Status::Ok {
@@ -214,6 +223,21 @@ mod tests {
         assert!(refused(false).contains("--resume"));
         assert!(refused(true).contains("line 1"));
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious\n");
+        // Without a line end it is no line that was cut off either, alone or behind whole lines.
+        for text in ["precious", "{\"id\": 1}", "{\n", &(line("a", "ok") + "precious")] {
+            std::fs::write(&path, text).unwrap();
+            let message = refused(true);
+            assert!(
+                message.contains("is no result of a row") && message.contains("hint: --resume"),
+                "{message}"
+            );
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+        }
+        for torn in ["", "{", "{\"id\":", "{\"id\":\"c\",\"status\":\"ok\"}"] {
+            std::fs::write(&path, line("a", "ok") + torn).unwrap();
+            assert!(Sink::open(&path, true, false).is_ok(), "{torn}");
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), line("a", "ok"));
+        }
         let (_first, _) = Sink::open(&folder.path().join("b"), false, false).unwrap();
         assert!(
             Sink::open(&folder.path().join("b"), true, false)

@@ -53,7 +53,8 @@ pub(super) async fn run(
     };
     let model = settings.model.clone();
     let client = connect::ready(Client::new(settings)?).await?;
-    let mut signals = Signals::new().map_err(Error::Output)?;
+    let mut signals =
+        Signals::new().map_err(|cause| Error::System { what: "the handler of signals", cause })?;
     let style = Style::for_stream(&io::stderr(), environment);
     let mut screen = Screen::new(io::stdout(), io::stderr(), terminals, style);
     let body = prompt.body(model.as_deref(), wanted);

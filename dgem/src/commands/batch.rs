@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use clap::ValueEnum;
 use tokio::task::LocalSet;
 
 use super::{connect, note, warn};
@@ -104,11 +105,20 @@ fn resume_command(args: &BatchArgs) -> String {
     }
     args.variables.var.iter().for_each(|pair| add("-v", pair));
     add("-i", &args.input.to_string_lossy());
+    if let Some(format) = args.input_format.and_then(|format| format.to_possible_value()) {
+        add("--input-format", format.get_name());
+    }
     if let Some(shard) = &args.shard {
         add("--shard", shard);
     }
     add("-j", &args.jobs.to_string());
+    if let Some(most) = args.max_errors {
+        add("--max-errors", &most.to_string());
+    }
     add("-o", &args.output.to_string_lossy());
+    if args.keep_order {
+        words.push("--keep-order".to_owned());
+    }
     words.push("--resume".to_owned());
     words.join(" ") + "  (and your connection flags)"
 }
@@ -138,6 +148,21 @@ mod tests {
         ] {
             assert_eq!(quoted(word), shell);
         }
+    }
+
+    #[test]
+    fn the_command_that_goes_on_has_every_flag_of_the_first() {
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            args: BatchArgs,
+        }
+        let flags = "-t p -d d.json -v a=b -i rows.txt --input-format csv --shard 0/2 -j 4 --max-errors 9 -o o.jsonl --keep-order";
+        let line = <Line as clap::Parser>::parse_from(["batch"].into_iter().chain(flags.split(' ')));
+        assert_eq!(
+            resume_command(&line.args),
+            format!("dgem batch {flags} --resume  (and your connection flags)")
+        );
     }
 
     #[test]
