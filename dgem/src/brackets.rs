@@ -49,6 +49,8 @@ struct Wide<'a> {
     /// Those that are in the final whatever happens: conditions ask for them, or they mean "none of these".
     seeded: Vec<usize>,
     rounds: Vec<Vec<Bracket>>,
+    /// Of each group that was asked.
+    label_masses: Vec<Option<f64>>,
 }
 
 /// One decision, with as many rounds as its widest choice needs.
@@ -87,7 +89,9 @@ async fn rounds<'a>(
         let schemas = round(schema, &mut wide, limit);
         requests += schemas.len();
         let replies = try_join_all(schemas.iter().map(|schema| asker.ask(schema))).await?;
-        let mut rows = replies.iter().flat_map(|reply| &reply.verdict.rows);
+        let mut rows = replies.iter().flat_map(|reply| {
+            reply.verdict.rows.iter().map(|row| (row, reply.decided.reply.label_mass(row.id)))
+        });
         for wide in wide.iter_mut().filter(|wide| wide.left.len() > limit) {
             wide.settle(&mut rows)?;
         }
@@ -99,6 +103,11 @@ async fn rounds<'a>(
     let mut answered = asker.ask(&last).await?;
     answered.decided.wall += wall;
     answered.decided.tally.add(tally);
+    for wide in &wide {
+        let reply = &mut answered.decided.reply;
+        let last = reply.label_mass(&wide.question.id);
+        reply.set_least_label_mass(&wide.question.id, wide.label_masses.iter().copied().chain([last]));
+    }
     report(&mut answered, &wide, requests);
     Ok(whole(schema, &wide, answered))
 }
@@ -150,7 +159,13 @@ impl<'a> Wide<'a> {
         }
         seeded.sort_unstable();
         seeded.dedup();
-        Self { question, left: (0..names.len()).collect(), seeded, rounds: Vec::new() }
+        Self {
+            question,
+            left: (0..names.len()).collect(),
+            seeded,
+            rounds: Vec::new(),
+            label_masses: Vec::new(),
+        }
     }
 
     /// Groups of at most `limit` members that differ in size by one at most. Seeded options stay out.
@@ -167,8 +182,11 @@ impl<'a> Wide<'a> {
         (0..groups).map(bracket).collect()
     }
 
-    /// Takes the rows of its brackets in the order in which they were asked, and leaves the best in the race.
-    fn settle<'r>(&mut self, rows: &mut impl Iterator<Item = &'r Row<'r>>) -> Result<(), Error> {
+    /// Takes the rows of its brackets with their label masses, in the order in which they were asked, and leaves the best in the race.
+    fn settle<'r>(
+        &mut self,
+        rows: &mut impl Iterator<Item = (&'r Row<'r>, Option<f64>)>,
+    ) -> Result<(), Error> {
         let names = self.question.answer_names();
         let mut left = self.seeded.clone();
         for bracket in self.rounds.last_mut().into_iter().flatten() {
@@ -176,7 +194,8 @@ impl<'a> Wide<'a> {
                 bracket.probabilities = vec![1.0];
                 bracket.kept.clone_from(&bracket.members);
             } else {
-                let row = rows.next();
+                let (row, mass) = rows.next().unzip();
+                self.label_masses.push(mass.flatten());
                 let Some(answer) = row.and_then(Row::answer) else {
                     return Err(Error::BracketLost {
                         id: self.question.id.clone(),
@@ -334,7 +353,7 @@ mod tests {
                 round(&schema, &mut wide, limit).into_iter().flat_map(|schema| schema.questions).collect();
             let rows: Vec<Row<'_>> = questions.iter().map(|question| answered(question, best)).collect();
             assert!(questions.iter().all(|question| (2..=limit).contains(&question.alternatives())));
-            wide[0].settle(&mut rows.iter()).unwrap();
+            wide[0].settle(&mut rows.iter().map(|row| (row, None))).unwrap();
         }
         let last = wide[0].with_options(&wide[0].left);
         let row = answered(&last, best);

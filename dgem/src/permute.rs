@@ -80,6 +80,8 @@ fn merge<'a>(schema: &'a Schema, parts: Vec<Answered<'_>>) -> (Answered<'a>, Opt
     for question in schema.asked() {
         let outcomes: Vec<&Outcome> = parts
             .iter()
+            // Of a question with fewer options the further orders are those it had already.
+            .take(options(question).unwrap_or(parts.len()))
             .filter_map(|part| part.verdict.rows.iter().find(|row| row.id == question.id))
             .map(|row| &row.outcome)
             .collect();
@@ -93,6 +95,8 @@ fn merge<'a>(schema: &'a Schema, parts: Vec<Answered<'_>>) -> (Answered<'a>, Opt
         }
         rows.push(Row { id: &question.id, type_name: question.kind.type_name(), outcome });
     }
+    let masses: Vec<(&str, Vec<Option<f64>>)> =
+        rows.iter().map(|row| (row.id, label_masses(row.id, &parts))).collect();
     let (mut decided, notes): (Vec<Decided>, Vec<Vec<String>>) =
         parts.into_iter().map(|part| (part.decided, part.verdict.notes)).unzip();
     let mut notes = notes.concat();
@@ -101,8 +105,19 @@ fn merge<'a>(schema: &'a Schema, parts: Vec<Answered<'_>>) -> (Answered<'a>, Opt
     let mut first = decided.swap_remove(0);
     first.wall = decided.iter().map(|other| other.wall).fold(first.wall, Duration::max);
     decided.iter().for_each(|other| first.tally.add(other.tally));
+    for (id, masses) in masses {
+        first.reply.set_least_label_mass(id, masses);
+    }
     let decided = first;
     (Answered { decided, verdict: Verdict { rows, notes } }, Some(permutation))
+}
+
+/// Those of all orders in which the question was answered: a gate looks at the worst of them.
+fn label_masses(id: &str, parts: &[Answered<'_>]) -> Vec<Option<f64>> {
+    let answered = |part: &&Answered<'_>| {
+        part.verdict.rows.iter().any(|row| row.id == id && matches!(row.outcome, Outcome::Answered(_)))
+    };
+    parts.iter().filter(answered).map(|part| part.decided.reply.label_mass(id)).collect()
 }
 
 /// The mean over the orders in which the question was answered. One unusable answer makes it unusable: nothing tells which of
@@ -130,6 +145,8 @@ fn mean(question: &Question, outcomes: &[&Outcome], permutation: &mut Permutatio
     match Answer::new(question, &reading) {
         Ok(mut answer) => {
             answer.source = source;
+            // The orders are no random draws: their spread says nothing about the error of the mean.
+            answer.stderr = None;
             if matches!(question.kind, Kind::Choice { .. }) {
                 let rate = 1.0 - reading.agreement.unwrap_or(1.0);
                 permutation.flip_rates.insert(question.id.clone(), rate);

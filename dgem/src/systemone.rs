@@ -7,7 +7,7 @@ use decision::{Kind, Question, Schema};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::client::{Reply, no_decision};
+use crate::client::{Reply, no_decision, slot};
 use crate::error::Error;
 use crate::state::State;
 
@@ -74,9 +74,8 @@ pub(crate) fn reply(schema: &Schema, body: &[u8], url: &str) -> Result<Reply, Er
     let mut diagnostics = reply.x_diagnostics;
     let mut answers = Map::new();
     for (id, raw) in reply.answers {
-        if let (Some(mass), Some(map)) = (raw.get("x_label_mass"), diagnostics.as_object_mut()) {
-            let slots = map.entry("questions").or_insert_with(|| json!({}));
-            slots[&id]["label_mass"] = mass.clone();
+        if let (Some(mass), Some(slot)) = (raw.get("x_label_mass"), slot(&mut diagnostics, &id)) {
+            slot.insert("label_mass".to_owned(), mass.clone());
         }
         let asked = schema.questions.iter().find(|question| question.id == id);
         let answer = match asked {
@@ -169,5 +168,17 @@ mod tests {
         );
         assert_eq!(json!(verdict.rows[2].answer())["score"], json!(1.8));
         assert_eq!((reply.prompt_tokens, reply.diagnostics.questions["c"].label_mass), (Some(9), Some(0.7)));
+    }
+
+    #[test]
+    fn diagnostics_of_another_shape_cost_only_themselves() {
+        let schema = Schema::from_json(r#"{"questions": [{"id": "a", "type": "boolean"}]}"#).unwrap();
+        let answer = json!({"type": "noul", "noul": 0.75, "probabilities": {"true": 0.75, "false": 0.25}, "x_label_mass": 0.7});
+        for questions in [json!(3), json!([1]), json!("a"), json!({"a": "b"}), json!({"a": [1]}), json!(null)]
+        {
+            let body = json!({"answers": {"a": answer}, "x_diagnostics": {"questions": questions}});
+            let reply = reply(&schema, body.to_string().as_bytes(), "u").unwrap();
+            assert!(Verdict::new(&schema, &reply).rows[0].answer().is_some(), "{questions}");
+        }
     }
 }

@@ -133,7 +133,10 @@ impl Second {
             CascadeVia::Openai => openai::written(&sent.body),
             CascadeVia::Gemini | CascadeVia::Vertex => gemini::written(&sent.body),
         };
-        let refuse = |reason: &str| no_decision(&sent.url, reason, &String::from_utf8_lossy(&sent.body));
+        let refuse = |reason: &str| {
+            let said = self.client.without_key(&String::from_utf8_lossy(&sent.body));
+            no_decision(&sent.url, reason, &said)
+        };
         let (text, model) = written.ok_or_else(|| refuse("it holds no text"))?;
         let said = object(&text).ok_or_else(|| refuse("its text is no JSON object"))?;
         let answers = questions

@@ -3,7 +3,7 @@
 use std::error::Error as _;
 
 use reqwest::Response;
-use reqwest::header::LOCATION;
+use reqwest::header::{HeaderMap, LOCATION};
 use serde_json::Value;
 
 use crate::auth::{Minted, Pass};
@@ -13,6 +13,8 @@ use crate::settings::{Kind, Settings};
 
 /// Characters of a foreign text that a message repeats.
 const EXCERPT_CHARS: usize = 400;
+/// Stands where a secret stood.
+const HIDDEN: &str = "(hidden)";
 
 /// What `reqwest` reports while sending or reading.
 pub(super) fn transport(settings: &Settings, url: &str, cause: &reqwest::Error) -> Error {
@@ -39,31 +41,55 @@ pub(super) fn transport(settings: &Settings, url: &str, cause: &reqwest::Error) 
 }
 
 /// A reply with a status other than 2xx. What it says is repeated, but never the token.
-pub(super) fn status(url: String, status: u16, body: &[u8], location: Option<String>, pass: &Pass) -> Error {
-    let hidden = |text: String| match pass {
-        Pass::Token(minted) => text.replace(minted.token.reveal(), "(hidden)"),
-        Pass::None | Pass::Refused(_) => text,
+///
+/// `headers`: those of the client, where a key may stand.
+pub(super) fn status(
+    url: String,
+    status: u16,
+    body: &[u8],
+    location: Option<String>,
+    headers: &HeaderMap,
+    pass: &Pass,
+) -> Error {
+    let hidden = |text: &str| {
+        let text = without_keys(text, headers);
+        match pass {
+            Pass::Token(minted) => text.replace(minted.token.reveal(), HIDDEN),
+            Pass::None | Pass::Refused(_) => text,
+        }
     };
+    // Hidden before it is cut, lest a part of the token stays.
     let message = match location {
-        Some(target) => format!("redirected to {}", hidden(target)),
-        // Before it is cut, lest a part of the token stays.
-        None => message_of(hidden(String::from_utf8_lossy(body).into_owned()).as_bytes()),
+        Some(target) => format!("redirected to {}", excerpt(&hidden(&target))),
+        None => message_of(hidden(&String::from_utf8_lossy(body)).as_bytes()),
     };
     if status == 503 && url.ends_with("/readyz") {
         return Error::NotReady { url, body: body.to_vec() };
     }
-    // A server of ours gives its own hint, which knows more.
+    // A server of ours gives its own hint, which knows more, but not the flags of this program.
     let (message, hint) = match message.split_once("; hint: ") {
+        Some((message, _)) if matches!(status, 401 | 404 | 429) => {
+            (message.to_owned(), hint(status, &url, pass))
+        }
+        Some((message, _)) if status == 400 && message.contains("image_url") => {
+            (message.to_owned(), "this server takes no pictures yet; leave out -I".to_owned())
+        }
         Some((message, hint)) => (message.to_owned(), hint.to_owned()),
         None => (message, hint(status, &url, pass)),
     };
     Error::Status { hint, url, status, message }
 }
 
+/// The text without the secrets in these headers.
+pub(super) fn without_keys(text: &str, headers: &HeaderMap) -> String {
+    let keys = headers.values().filter(|value| value.is_sensitive()).filter_map(|value| value.to_str().ok());
+    keys.filter(|key| !key.is_empty()).fold(text.to_owned(), |text, key| text.replace(key, HIDDEN))
+}
+
 /// Where a redirect points; redirects are not followed.
 pub(super) fn redirect_target(response: &Response) -> Option<String> {
     let target = response.headers().get(LOCATION).filter(|_| response.status().is_redirection())?;
-    Some(excerpt(&String::from_utf8_lossy(target.as_bytes())))
+    Some(String::from_utf8_lossy(target.as_bytes()).into_owned())
 }
 
 fn hint(status: u16, url: &str, pass: &Pass) -> String {
@@ -81,10 +107,11 @@ fn hint(status: u16, url: &str, pass: &Pass) -> String {
     let text = match status {
         300..=399 => "redirects are not followed; name that address with -u",
         400 | 422 => "the server refused the request; its message above says why",
-        401 | 403 => "the server wants a valid token: set DGEM_TOKEN or --token-file",
-        404 | 405 => "the URL is probably incomplete: it usually ends in /v1",
+        401 | 403 => "the server wants a valid token: --token-file FILE, DGEM_TOKEN or -k TOKEN",
+        404 | 405 if !url.contains("/v1/") => "the base URL ends in /v1: -u http://…/v1",
+        404 | 405 => "the server has no such route; check the base URL (-u)",
         413 => "the request is larger than the server allows; shorten the state",
-        429 => "the server is busy; try again in a moment, or let --retries 3 do it",
+        429 => "the server is busy: --retries 3 tries again, and waits as long as Retry-After asks",
         503 => "the server is starting or stopping; --wait-ready 10m waits for it, --retries 3 tries again",
         500.. => "the fault is on the server's side; look at its log",
         _ => "the server refused the request",
@@ -175,6 +202,24 @@ pub(super) fn chain(error: &reqwest::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_key_is_hidden_before_the_text_is_cut() {
+        let mut value = reqwest::header::HeaderValue::from_static("k3y-of-the-user");
+        value.set_sensitive(true);
+        let headers = HeaderMap::from_iter([(reqwest::header::AUTHORIZATION, value)]);
+        let told = |body: &str, location: Option<&str>| {
+            let location = location.map(str::to_owned);
+            status("u".to_owned(), 302, body.as_bytes(), location, &headers, &Pass::None).to_string()
+        };
+        for lead in [0, EXCERPT_CHARS - 5] {
+            let text = "x".repeat(lead) + "k3y-of-the-user";
+            for message in [told(&text, None), told("", Some(&text))] {
+                assert!(!message.contains("k3y"), "{message}");
+            }
+        }
+        assert!(told("not k3y-of-the-user", None).contains("not (hidden)"));
+    }
 
     #[test]
     fn the_message_is_found_in_every_error_shape() {

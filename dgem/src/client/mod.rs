@@ -34,7 +34,7 @@ pub(crate) use fault::{excerpt, root};
 pub(crate) use http::http;
 pub use ready::Progress;
 pub use reply::Reply;
-pub(crate) use reply::no_decision;
+pub(crate) use reply::{no_decision, slot};
 pub use retry::Tally;
 pub(crate) use stream::{Stream, Streamed};
 
@@ -94,6 +94,11 @@ impl Client {
 
     pub fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    /// What the server says, for a message: without the key of `with_key`, should it repeat that.
+    pub(crate) fn without_key(&self, text: &str) -> String {
+        fault::without_keys(text, &self.headers)
     }
 
     /// Sends one decision and reads its answers.
@@ -214,7 +219,7 @@ impl Client {
         let location = fault::redirect_target(&response);
         let retry_after = retry::retry_after(response.headers(), SystemTime::now());
         let bytes = self.rest(response).await?;
-        let error = fault::status(url, status.as_u16(), &bytes, location, pass);
+        let error = fault::status(url, status.as_u16(), &bytes, location, &self.headers, pass);
         Err(Failure::of_the_server(error, retry_after))
     }
 

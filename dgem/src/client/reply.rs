@@ -105,6 +105,33 @@ impl Reply {
             warnings,
         }
     }
+
+    /// Probability that the labels of the question had together; `None` when the server does not say.
+    pub(crate) fn label_mass(&self, id: &str) -> Option<f64> {
+        self.diagnostics.questions.get(id).and_then(|slot| slot.label_mass)
+    }
+
+    /// Replaces that of one read by that of several: the least, and none where one of them has none.
+    pub(crate) fn set_least_label_mass(&mut self, id: &str, masses: impl IntoIterator<Item = Option<f64>>) {
+        let least = masses.into_iter().reduce(|a, b| Some(a?.min(b?))).flatten();
+        if least == self.label_mass(id) {
+            return;
+        }
+        self.diagnostics.questions.entry(id.to_owned()).or_default().label_mass = least;
+        if let Some(slot) = slot(&mut self.diagnostics_json, id) {
+            match least {
+                Some(mass) => drop(slot.insert("label_mass".to_owned(), mass.into())),
+                None => drop(slot.shift_remove("label_mass")),
+            }
+        }
+    }
+}
+
+/// The diagnostics of one question in the JSON, made where they are missing; `None` where something else stands there.
+pub(crate) fn slot<'a>(diagnostics: &'a mut Value, id: &str) -> Option<&'a mut Map<String, Value>> {
+    let empty = || Value::Object(Map::new());
+    let slots = diagnostics.as_object_mut()?.entry("questions").or_insert_with(empty).as_object_mut()?;
+    slots.entry(id).or_insert_with(empty).as_object_mut()
 }
 
 /// A reply that cannot be used, with what it says instead.

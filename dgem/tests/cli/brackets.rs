@@ -106,3 +106,31 @@ fn a_scale_that_is_too_long_cannot_be_split() {
     assert_eq!(output.status.code(), Some(4));
     assert!(stderr(&output).contains("`s` has 40 levels"), "{}", stderr(&output));
 }
+
+#[test]
+fn the_gate_on_the_label_mass_looks_at_every_group() {
+    let server = Server::answering(|request| {
+        if request.head.starts_with("GET ") {
+            return (404, "{}".to_owned());
+        }
+        let schema = request.schema();
+        let mut reply = decision(&schema, |_, name| if name == "o0" { 20.0 } else { 1.0 });
+        let questions = schema["questions"].as_array().unwrap().iter();
+        // Only the last group is not about its labels.
+        let slot = |id: &str| json!({ "label_mass": if id == "wide_3" { 0.1 } else { 0.9 } });
+        let slots = questions.map(|question| question["id"].as_str().unwrap());
+        let slots: serde_json::Map<String, Value> = slots.map(|id| (id.to_owned(), slot(id))).collect();
+        reply["diagnostics"] = json!({ "questions": slots });
+        (200, completion(&reply.to_string()))
+    });
+    let gated = |count: usize| {
+        let (path, _folder) = template(&policy(count));
+        let mut command = dgem();
+        command.args(["decide", "-u", &server.url, "--min-label-mass", "50%", "-t"]).arg(path);
+        command.output().unwrap()
+    };
+    let (three, two) = (gated(70), gated(50));
+    assert_eq!(three.status.code(), Some(1), "{}", stderr(&three));
+    assert!(stderr(&three).contains("`wide`: a label mass of 10.0% is below 50"), "{}", stderr(&three));
+    assert_eq!((two.status.code(), stderr(&two)), (Some(0), String::new()));
+}

@@ -91,6 +91,52 @@ fn more_orders_than_options_repeat_none_and_a_schema_without_choices_is_asked_on
 }
 
 #[test]
+fn a_question_with_fewer_options_than_orders_counts_each_order_once() {
+    let (path, _folder) = template(
+        r#"{"schema": {"questions": [{"id": "wide", "type": "choice", "options": ["1", "2", "3"]},
+            {"id": "pair", "type": "choice", "options": ["x", "y"]}]}, "state": "x"}"#,
+    );
+    // Whatever comes first gets 0.9: the mean of both orders is a tie.
+    let server = Server::answering(|request| {
+        let schema = request.schema();
+        let first = schema["questions"][1]["options"][0]["name"].as_str().unwrap().to_owned();
+        let reply = decision(&schema, |id, name| if id == "pair" && name == first { 9.0 } else { 1.0 });
+        (200, completion(&reply.to_string()))
+    });
+    let output = dgem()
+        .args(["decide", "-f", "json", "--permute", "3", "-u", &server.url, "-t"])
+        .arg(path)
+        .output()
+        .unwrap();
+    let document: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    let pair = &document["answers"]["pair"];
+    assert!((pair["probabilities"]["x"].as_f64().unwrap() - 0.5).abs() < 1e-9, "{pair}");
+    assert_eq!((server.all().len(), pair.get("stderr")), (3, None), "{pair}");
+}
+
+#[test]
+fn the_gate_on_the_label_mass_looks_at_every_order() {
+    let server = Server::answering(|request| {
+        let schema = request.schema();
+        let mass = if options(&schema)[0] == "sales" { 0.2 } else { 0.9 };
+        let mut reply = decision(&schema, |_, name| 1.0 + f64::from(u8::from(name == "billing")));
+        let slot = json!({ "label_mass": mass });
+        reply["diagnostics"] =
+            json!({"questions": {"team": slot, "mood": {"label_mass": 0.9}, "why": {"label_mass": 0.9}}});
+        (200, completion(&reply.to_string()))
+    });
+    let output = decide(&server, &["--permute", "4", "--min-label-mass", "50%", "-f", "json"]);
+    let message = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(
+        message.contains("gate --min-label-mass: `team`: a label mass of 20.0% is below 50"),
+        "{message}"
+    );
+    assert_eq!(message.lines().count(), 1, "{message}");
+    assert_eq!(decide(&server, &["--min-label-mass", "50%"]).status.code(), Some(0));
+}
+
+#[test]
 fn one_order_without_a_usable_answer_makes_the_answer_unusable() {
     let server = Server::answering(|request| {
         let schema = request.schema();
