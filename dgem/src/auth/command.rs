@@ -1,12 +1,15 @@
 //! Tokens from programs: the user's own command, and `gcloud` (`google::gcloud`).
 
-use std::process::{Output, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
+use futures_util::future::try_join;
+use tokio::io::{AsyncRead, AsyncReadExt, copy, sink};
 use tokio::process::Command;
 use tokio::time::timeout;
 
 use super::Minted;
+use crate::capped;
 use crate::error::Error;
 use crate::foreign::clipped;
 use crate::settings::Token;
@@ -35,15 +38,48 @@ pub(super) async fn token(command: &str) -> Result<Minted, Error> {
 pub(super) async fn output(mut command: Command, longest: Duration) -> Result<String, String> {
     let started =
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true).spawn();
-    let child = started.map_err(|cause| format!("it cannot be started: {cause}"))?;
-    let Output { status, stdout, stderr } = timeout(longest, child.wait_with_output())
+    let mut child = started.map_err(|cause| format!("it cannot be started: {cause}"))?;
+    let (out, err) = (child.stdout.take(), child.stderr.take());
+    let ended = async {
+        let (stdout, stderr) = try_join(token_of(out), drained(err)).await?;
+        child.wait().await.map(|status| (status, stdout, stderr)).map_err(|cause| cause.to_string())
+    };
+    let (status, stdout, stderr) = timeout(longest, ended)
         .await
-        .map_err(|_| format!("it ran longer than {} s", longest.as_secs()))?
-        .map_err(|cause| cause.to_string())?;
+        .map_err(|_| format!("it ran longer than {} s", longest.as_secs()))??;
     if !status.success() {
         let said = clipped(&String::from_utf8_lossy(&stderr), SAID_CHARS);
         let said = if said.is_empty() { "it said nothing".to_owned() } else { said };
         return Err(format!("it ended with {status}: {said}"));
     }
     String::from_utf8(stdout).map_err(|_| "its output is not UTF-8".to_owned())
+}
+
+/// All that is printed; an error for what can be no token, so that a program without an end does not fill the memory.
+async fn token_of(stdout: Option<impl AsyncRead + Unpin>) -> Result<Vec<u8>, String> {
+    let bytes = first_of(stdout, capped::TOKEN_BYTES + 1).await?.0;
+    if bytes.len() as u64 > capped::TOKEN_BYTES {
+        return Err(format!("it printed more than {} KiB", capped::TOKEN_BYTES >> 10));
+    }
+    Ok(bytes)
+}
+
+/// The beginning of what it says; the rest is read too, lest it waits for a reader.
+async fn drained(stderr: Option<impl AsyncRead + Unpin>) -> Result<Vec<u8>, String> {
+    let (bytes, rest) = first_of(stderr, capped::TOKEN_BYTES).await?;
+    if let Some(mut rest) = rest {
+        copy(&mut rest, &mut sink()).await.map_err(|cause| cause.to_string())?;
+    }
+    Ok(bytes)
+}
+
+async fn first_of<R: AsyncRead + Unpin>(
+    source: Option<R>,
+    most_bytes: u64,
+) -> Result<(Vec<u8>, Option<R>), String> {
+    let mut bytes = Vec::new();
+    let Some(source) = source else { return Ok((bytes, None)) };
+    let mut start = source.take(most_bytes);
+    start.read_to_end(&mut bytes).await.map_err(|cause| cause.to_string())?;
+    Ok((bytes, Some(start.into_inner())))
 }

@@ -26,7 +26,7 @@ pub(super) fn body(text: &str, questions: &[&Question], state: &State) -> Result
     for image in &state.images {
         let (mime, data) = image
             .inline()
-            .ok_or_else(|| format!("Gemini does not fetch images from other servers ({})", image.url))?;
+            .ok_or_else(|| format!("Gemini does not fetch images from other servers ({})", image.shown()))?;
         parts.push(json!({"inlineData": {"mimeType": mime, "data": data}}));
     }
     parts.push(json!({ "text": text }));

@@ -15,6 +15,7 @@ use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE};
 use self::kind::Kind;
 use crate::capped;
 use crate::error::Error;
+use crate::settings::shown_url;
 
 /// Of a file, before it is encoded. Servers take bodies of a few MiB.
 const MOST_BYTES: u64 = 16 << 20;
@@ -34,7 +35,7 @@ impl Image {
         let scheme = text.split_once(':').map(|(scheme, _)| scheme.to_ascii_lowercase());
         match scheme.as_deref() {
             Some("https") => Ok(Self { url: text.to_owned() }),
-            Some("http") => Err(bad(text, "an image URL must begin with https")),
+            Some("http") => Err(bad(&shown_url(text), "an image URL must begin with https")),
             Some("data") => {
                 let bytes = decode(text).map_err(|reason| bad("the data URI", &reason))?;
                 Self::from_bytes("the data URI", &bytes)
@@ -54,21 +55,15 @@ impl Image {
             let png = svg::rasterise(bytes).map_err(refuse)?;
             return Ok(Self { url: data_uri("image/png", &png) });
         }
-        let (width, height) =
-            size::of(kind, bytes).ok_or_else(|| refuse(format!("it is a damaged {kind} file")))?;
-        let pixels = u64::from(width) * u64::from(height);
-        if pixels == 0 || pixels > MOST_PIXELS {
-            let most = MOST_PIXELS >> 20;
-            return Err(refuse(format!("it has {width} x {height} pixels, and the most is {most} million")));
-        }
+        measured(kind, bytes).map_err(refuse)?;
         Ok(Self { url: data_uri(kind.mime(), bytes) })
     }
 
-    /// The URL for a person: a data URI without its data.
+    /// The URL for a person: a data URI without its data, an address without the keys it may hold.
     pub fn shown(&self) -> String {
         match self.url.split_once(";base64,") {
             Some((head, data)) => format!("{head};base64,… ({} KiB)", data.len() * 3 / 4 / 1024),
-            None => self.url.clone(),
+            None => shown_url(&self.url),
         }
     }
 
@@ -76,6 +71,17 @@ impl Image {
     pub fn inline(&self) -> Option<(&str, &str)> {
         self.url.strip_prefix("data:")?.split_once(";base64,")
     }
+}
+
+/// Whether a picture of pixels is one, and not too many of them.
+fn measured(kind: Kind, bytes: &[u8]) -> Result<(), String> {
+    let (width, height) = size::of(kind, bytes).ok_or_else(|| format!("it is a damaged {kind} file"))?;
+    let pixels = u64::from(width) * u64::from(height);
+    if pixels == 0 || pixels > MOST_PIXELS {
+        let most = MOST_PIXELS >> 20;
+        return Err(format!("it has {width} x {height} pixels, and the most is {most} million"));
+    }
+    Ok(())
 }
 
 fn data_uri(mime: &str, bytes: &[u8]) -> String {

@@ -1,19 +1,39 @@
 //! Draws an SVG as a PNG, on white, at its own size.
 //!
 //! Only this module touches the renderer, and only when an SVG is given: fonts are looked up then and not before. A drawing may
-//! not read files: a picture it links to would be sent to the server.
+//! not read files: a picture it links to would be sent to the server. Pictures inside of it obey the limits of those outside.
+
+use std::sync::OnceLock;
 
 use resvg::tiny_skia::{Color, Pixmap, Transform};
 use resvg::usvg::fontdb::{Database, Family, Query};
-use resvg::usvg::{Options, Tree};
+use resvg::usvg::{ImageHrefResolver, Options, Tree};
+
+use super::kind::{self, Kind};
+use super::measured;
 
 /// Longer side of the result, in pixels: larger drawings are scaled down. No model sees more.
 const LONGEST_SIDE: f32 = 2048.0;
 
 /// The PNG, or why there is none.
 pub(super) fn rasterise(svg: &[u8]) -> Result<Vec<u8>, String> {
+    let draw = ImageHrefResolver::default_data_resolver();
+    let refused = OnceLock::new();
     let mut options = Options::default();
     options.image_href_resolver.resolve_string = Box::new(|_, _| None);
+    options.image_href_resolver.resolve_data = Box::new(|mime, data, options| {
+        // Compressed drawings and unknown kinds are no part of the picture.
+        let kind = kind::of(&data).ok()?;
+        let checked = if kind == Kind::Svg { Ok(()) } else { measured(kind, &data) };
+        match checked {
+            Ok(()) => draw(mime, data, options),
+            Err(reason) => {
+                // Without it the picture would be another one. The first reason is enough.
+                let _ = refused.set(format!("a picture inside of it cannot be used: {reason}"));
+                None
+            }
+        }
+    });
     if holds_text(svg) {
         let fonts = options.fontdb_mut();
         fonts.load_system_fonts();
@@ -26,6 +46,9 @@ pub(super) fn rasterise(svg: &[u8]) -> Result<Vec<u8>, String> {
         name_families(fonts);
     }
     let tree = Tree::from_data(svg, &options).map_err(|cause| format!("it is no valid SVG: {cause}"))?;
+    if let Some(reason) = refused.get() {
+        return Err(String::clone(reason));
+    }
     let size = tree.size();
     let scale = (LONGEST_SIDE / size.width().max(size.height())).min(1.0);
     let side = |length: f32| (length * scale).ceil().max(1.0) as u32;

@@ -18,6 +18,8 @@ use serde_json::{Value, json};
 use crate::support::{Recorded, Server, completion, dgem, shipped, stderr, stdout, support_reply};
 
 const AUDIENCE: &str = "https://svc.run.app";
+/// In every reply of the metadata server.
+const FLAVOR: &str = "Metadata-Flavor: Google\r\n";
 /// In front of every other source.
 const NO_SOURCE: (&str, &str) = ("GCE_METADATA_HOST", "127.0.0.1:1");
 
@@ -91,7 +93,7 @@ fn assert_id_token(token: &str, variables: &[(&str, &str)], arguments: &[&str], 
 fn the_metadata_server_gives_an_id_token_for_the_audience() {
     let token = jwt(AUDIENCE);
     let reply = token.clone();
-    let metadata = Server::answering(move |_| (200, reply.clone()));
+    let metadata = Server::serving(FLAVOR, move |_| (200, reply.clone()));
     let address = host(&metadata).to_owned();
     assert_id_token(&token, &[("GCE_METADATA_HOST", &address)], &[], "metadata server");
     let request = metadata.all().pop().unwrap();
@@ -102,7 +104,8 @@ fn the_metadata_server_gives_an_id_token_for_the_audience() {
 
 #[test]
 fn the_metadata_server_gives_an_access_token() {
-    let metadata = Server::new(200, "{\"access_token\": \"ya29.s3cret\", \"expires_in\": 3599}");
+    let metadata =
+        Server::with_headers(200, FLAVOR, "{\"access_token\": \"ya29.s3cret\", \"expires_in\": 3599}");
     let server = guarded("ya29.s3cret");
     let variables = [("GCE_METADATA_HOST", host(&metadata))];
     let output = decide(&server.url, &["--gcp-auth=access"], &variables);
@@ -113,6 +116,19 @@ fn the_metadata_server_gives_an_access_token() {
             .request()
             .head
             .starts_with("GET /computeMetadata/v1/instance/service-accounts/default/token ")
+    );
+}
+
+#[test]
+fn who_answers_in_place_of_the_metadata_server_gives_no_token() {
+    let stranger = Server::new(200, "{\"access_token\": \"ya29.s3cret\", \"expires_in\": 3599}");
+    let server = guarded("ya29.s3cret");
+    let output = decide(&server.url, &["--gcp-auth=access"], &[("GCE_METADATA_HOST", host(&stranger))]);
+    let message = stderr(&output);
+    assert_eq!((output.status.code(), server.got_nothing()), (Some(3), true), "{message}");
+    assert!(
+        message.contains("metadata server: no metadata server") && message.contains("gcloud: not on PATH"),
+        "{message}"
     );
 }
 
@@ -327,7 +343,7 @@ fn case_37_a_token_that_is_refused_is_renewed_once() {
     let count = Arc::new(AtomicUsize::new(0));
     let minted = Arc::clone(&count);
     // The first token has been withdrawn.
-    let metadata = Server::answering(move |_| {
+    let metadata = Server::serving(FLAVOR, move |_| {
         let number = minted.fetch_add(1, Ordering::Relaxed);
         (200, json!({"access_token": format!("ya29.number{number}"), "expires_in": 3600}).to_string())
     });
@@ -360,6 +376,7 @@ fn a_command_brings_a_token_and_its_failure_is_told_without_it() {
         ("echo fr0m-command; echo locked >&2; exit 3", "locked"),
         ("true", "empty"),
         ("echo fr0m-command two", "spaces"),
+        ("yes fr0m-command", "more than 64 KiB"),
     ] {
         let output = decide(&server.url, &[], &[("PATH", "/usr/bin:/bin"), ("DGEM_TOKEN_COMMAND", command)]);
         assert_eq!(output.status.code(), Some(3), "{command}");
@@ -413,7 +430,7 @@ fn case_35_no_output_of_any_command_holds_the_token() {
 
 #[test]
 fn a_google_token_does_not_leave_in_the_clear_nor_to_a_stranger() {
-    let metadata = Server::new(200, jwt(AUDIENCE));
+    let metadata = Server::with_headers(200, FLAVOR, jwt(AUDIENCE));
     let variables = [("GCE_METADATA_HOST", host(&metadata))];
     for url in ["http://svc.run.app", "http://us-central1-aiplatform.googleapis.com/v1"] {
         let output = check(&[url], &variables);
@@ -440,7 +457,7 @@ fn a_google_token_does_not_leave_in_the_clear_nor_to_a_stranger() {
 
 #[test]
 fn refusals_name_the_audience_and_the_account() {
-    let metadata = Server::new(200, jwt(AUDIENCE));
+    let metadata = Server::with_headers(200, FLAVOR, jwt(AUDIENCE));
     let variables = [("GCE_METADATA_HOST", host(&metadata))];
     for (status, part) in [
         (401, "the audience of the token is https://svc.run.app"),

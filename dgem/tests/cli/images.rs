@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use crate::support::{Server, dgem, shipped, stderr, stdout, support_reply};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
 /// A PNG of one pixel.
@@ -123,7 +125,8 @@ fn what_is_no_picture_is_refused_before_any_request() {
         (file("d.png", &PNG[..20]), vec!["damaged PNG"]),
         (file("h.png", &huge), vec!["65536 x 65536 pixels"]),
         (file("s.svg", b"<svg xmlns='x'"), vec!["s.svg", "SVG"]),
-        ("http://example.org/a.png".to_owned(), vec!["https"]),
+        (file("i.svg", nested(&huge).as_bytes()), vec!["i.svg", "inside", "65536 x 65536 pixels"]),
+        ("http://example.org/a.png?key=s3cret".to_owned(), vec!["https", "example.org/a.png?…"]),
         ("data:image/png;base64,***".to_owned(), vec!["base64"]),
         ("data:image/png".to_owned(), vec!["comma"]),
     ] {
@@ -136,6 +139,36 @@ fn what_is_no_picture_is_refused_before_any_request() {
             assert!(message.contains(part), "{part} not in {message}");
         }
     }
+}
+
+/// A drawing that holds this PNG.
+fn nested(png: &[u8]) -> String {
+    let data = STANDARD.encode(png);
+    let image = format!("<image href=\"data:image/png;base64,{data}\" width=\"40\" height=\"30\"/></svg>");
+    SVG.replace("</svg>", &image)
+}
+
+#[test]
+fn a_picture_inside_a_drawing_is_drawn() {
+    // A whole PNG, made by the drawing itself: blue on the red of the outer one.
+    let folder = tempfile::tempdir().unwrap();
+    let draw = |name: &str, text: &str| {
+        let path = write(folder.path(), name, text);
+        url(&parts(&[path.to_str().unwrap()])[0]).split_once("base64,").unwrap().1.to_owned()
+    };
+    let blue = draw("blue.svg", &SVG.replace("#f00", "#00f"));
+    assert_eq!(draw("outer.svg", &nested(&STANDARD.decode(&blue).unwrap())), blue);
+}
+
+#[test]
+fn the_query_of_an_image_address_is_sent_and_not_shown() {
+    let remote = "https://example.org/a.png?signature=s3cret";
+    assert_eq!(url(&parts(&[remote])[0]), remote);
+    let mut command = dgem();
+    command.args(["decide", "--dry-run", "-v", "ticket=x", "-t"]).arg(shipped("support_triage.json.tmpl"));
+    let output = command.args(["-I", remote]).output().unwrap();
+    let text = stdout(&output) + &stderr(&output);
+    assert!(text.contains("https://example.org/a.png?…") && !text.contains("s3cret"), "{text}");
 }
 
 #[test]

@@ -65,7 +65,11 @@ impl Server {
         Self::serving("", answer)
     }
 
-    fn serving(headers: &'static str, answer: impl Fn(&Recorded) -> (u16, String) + Send + 'static) -> Self {
+    /// Both: lines of the head, and an answer to each request.
+    pub(crate) fn serving(
+        headers: &'static str,
+        answer: impl Fn(&Recorded) -> (u16, String) + Send + 'static,
+    ) -> Self {
         Self::writing(move |request, stream| {
             let (status, body) = answer(request);
             let answer = format!(

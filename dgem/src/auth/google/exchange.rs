@@ -16,6 +16,8 @@ use crate::{capped, env};
 
 /// Characters of an error that are repeated.
 const SAID_CHARS: usize = 300;
+/// The header by which the metadata server and its callers know each other.
+const FLAVOR: &str = "Metadata-Flavor";
 
 pub(super) struct Exchange {
     https: reqwest::Client,
@@ -74,12 +76,16 @@ impl Exchange {
         Ok(http.post(url))
     }
 
-    /// The metadata server: plain http by design, inside the machine. `Err`: nobody answers there.
+    /// The metadata server: plain http by design, inside the machine. `Err`: nobody answers there, or somebody else does: every
+    /// reply of the real one says what it is.
     pub(super) async fn metadata(&self, provider: &str, url: &str) -> Result<Result<Vec<u8>, String>, Error> {
-        let request = self.plain.get(url).header("Metadata-Flavor", "Google");
+        let request = self.plain.get(url).header(FLAVOR, "Google");
         match request.send().await {
             Err(cause) if cause.is_connect() => Ok(Err(client::root(&cause))),
             Err(cause) => Err(no_token(provider, client::root(&cause), true)),
+            Ok(response) if response.headers().get(FLAVOR).is_none_or(|flavor| flavor != "Google") => {
+                Ok(Err(format!("no metadata server: the reply of {provider} has no `{FLAVOR}: Google`")))
+            }
             Ok(response) => read(provider, response).await.map(Ok),
         }
     }
