@@ -4,7 +4,7 @@
 //! and an object for all else. `envelope` asks here for the body, since only it knows the request id.
 
 use axum::body::Body;
-use axum::extract::{FromRequest, Multipart, Request, State};
+use axum::extract::{DefaultBodyLimit, FromRequest, Multipart, Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::Response;
 use serde::Serialize;
@@ -55,6 +55,8 @@ pub(super) async fn systemone(State(shared): State<Shared>, request: Request) ->
         Some(content_type) => {
             let mut request = Request::new(Body::from(body));
             request.headers_mut().insert(header::CONTENT_TYPE, content_type);
+            // The body was read under the limit of this server; the lower one of `Multipart` must not come after it.
+            DefaultBodyLimit::disable().apply(&mut request);
             let (json, files) = form(request).await?;
             shared.api.systemone(&json, files).await?
         }

@@ -173,6 +173,10 @@ async fn a_form_is_read_and_its_images_are_refused() {
     };
     let answered = json_of(send(format!("{json}--XX--\r\n")).await, 200).await;
     assert_eq!(answered["answers"]["q"]["type"], "noul");
+    // No limit but that of the server, 8 MiB here.
+    let padded = request.replacen('{', &format!("{{{}", " ".repeat(3 << 20)), 1);
+    let large = format!("{}--XX--\r\n", part("name=\"request\"", &padded));
+    assert_eq!(json_of(send(large).await, 200).await["answers"], answered["answers"]);
     let refused = json_of(send(format!("{json}{image}--XX--\r\n")).await, 422).await;
     assert!(refused["detail"][0]["msg"].as_str().unwrap().contains("does not read pixels yet"), "{refused}");
     assert_eq!(refused["detail"][0]["loc"], json!(["body", "images"]));
