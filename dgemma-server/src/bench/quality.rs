@@ -22,6 +22,8 @@ use crate::{Parts, queue, scheduler};
 #[derive(Debug, Clone, Default)]
 pub struct Quality {
     decisions: usize,
+    /// Questions that only one of the two models was asked, by the conditions of the schema; in no row.
+    one_sided: usize,
     rows: BTreeMap<&'static str, Row>,
 }
 
@@ -87,9 +89,14 @@ impl Quality {
         let mut quality = Self { decisions: plain.len(), ..Self::default() };
         for (plain, other) in plain.iter().zip(other) {
             for (id, plain) in plain {
-                let (Some(plain), Some(Some(other))) = (plain, other.get(id)) else { continue };
-                for name in [plain.type_name(), ALL] {
-                    quality.rows.entry(name).or_default().add(plain, other);
+                match (plain, other.get(id).and_then(Option::as_ref)) {
+                    (Some(plain), Some(other)) => {
+                        for name in [plain.type_name(), ALL] {
+                            quality.rows.entry(name).or_default().add(plain, other);
+                        }
+                    }
+                    (None, None) => {}
+                    _ => quality.one_sided += 1,
                 }
             }
         }
@@ -133,7 +140,7 @@ impl fmt::Display for Quality {
                 row.same_winner as f64 / count
             )?;
         }
-        Ok(())
+        writeln!(out, "answered by only one of the two, in no row: {}", self.one_sided)
     }
 }
 
@@ -165,5 +172,18 @@ mod tests {
         assert!((row.divergence_nats - wanted).abs() < 1e-12, "{row:?}");
         assert!((row.largest_nats - (1.0_f64 / 0.4).ln()).abs() < 1e-12);
         assert_eq!((row.questions, row.same_winner), (2, 0));
+        assert_eq!(apart.one_sided, 0);
+    }
+
+    #[test]
+    fn questions_of_only_one_model_are_counted_apart() {
+        let skipped = answers(r#"{"q": null, "skipped": null}"#);
+        let quality =
+            Quality::of(&[choice(0.7), skipped.clone(), choice(0.7)], &[skipped, choice(0.7), choice(0.7)]);
+        assert_eq!((quality.one_sided, quality.rows[ALL].questions), (2, 1));
+        assert!(
+            quality.to_string().ends_with("answered by only one of the two, in no row: 2\n"),
+            "{quality}"
+        );
     }
 }
