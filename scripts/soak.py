@@ -38,7 +38,7 @@ SCHEMAS = [
 ]
 WORDS = "the invoice server was charged twice please help our database is down again since monday thank you".split()
 # What a refusal may be. Anything else, a 500 above all, is a fault.
-REASONS = {400, 401, 404, 405, 413, 422, 429, 503, 504}
+REASONS = {400, 401, 404, 405, 408, 413, 422, 429, 431, 503, 504}
 
 
 def state(random_):

@@ -3,7 +3,7 @@
 
   reference_forward.py DIR [--prompt 300] [--canvas 32 256] [--threads 2] [--dtype float32|bfloat16] [--runs 5]
 
-One JSON line per measurement, with wall and CPU time (all threads) in ms. Hold it against, in the same session and on an idle
+One JSON line per measurement, with wall and CPU time (all threads) in ms. Hold it against, in the same run and on an idle
 machine:
 
   DGEMMA_BENCH_MODEL=DIR RAYON_NUM_THREADS=2 cargo bench -p diffusion-gemma --bench forward

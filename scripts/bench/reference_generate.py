@@ -5,7 +5,7 @@
 
 DIR is a checkpoint folder; a text-only one gets a tiny vision tower in memory, because the class always builds one. Needs
 torch, transformers 5.24 or later and safetensors. Every block takes all its steps: there are no stop ids, and the confidence
-threshold is out of reach. One JSON line per batch size. Hold it against, in the same session and on an idle machine:
+threshold is out of reach. One JSON line per batch size. Hold it against, in the same run and on an idle machine:
 
   DGEMMA_BENCH_MODEL=DIR DGEMMA_BENCH_STEPS=8 cargo bench -p diffusion-gemma --bench generation
 
