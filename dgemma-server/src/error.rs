@@ -69,6 +69,11 @@ pub enum Error {
     )]
     NoRoom { prompt_tokens: usize, canvas_tokens: usize, context_tokens: usize },
     #[error(
+        "the conversation has {bytes} bytes, at least {fewest_tokens} tokens, and the context has {context_tokens}; hint: shorten its \
+         messages or tools, or start the server with a larger --ctx"
+    )]
+    ConversationTooLong { bytes: usize, fewest_tokens: usize, context_tokens: usize },
+    #[error(
         "the chat template of this checkpoint does not write tools and their calls; hint: use the chat_template.jinja of the published \
          checkpoint, or send no tools"
     )]
@@ -110,6 +115,11 @@ pub enum Error {
          start the server with a larger --ctx"
     )]
     StateTooLong { bytes: usize, fewest_tokens: usize, context_tokens: usize },
+    #[error(
+        "the prompt has {bytes} bytes, at least {fewest_tokens} tokens, and the context has {context_tokens}; hint: shorten the \
+         instructions, the questions or the state, or start the server with a larger --ctx"
+    )]
+    PromptTooLong { bytes: usize, fewest_tokens: usize, context_tokens: usize },
     #[error(
         "the decision needs {reads} reads at once, and the queue has {capacity} places; hint: ask less, or start the server with a larger --queue"
     )]
@@ -241,6 +251,7 @@ impl Error {
             | Self::CanvasTooSmall { .. }
             | Self::ContextExceeded { .. }
             | Self::StateTooLong { .. }
+            | Self::PromptTooLong { .. }
             | Self::TooManyReads { .. } => Kind::TooLarge,
             Self::BadHead
             | Self::BodyCut { .. }
@@ -253,6 +264,7 @@ impl Error {
             | Self::Parameter { .. }
             | Self::ResponseFormat { .. }
             | Self::NoRoom { .. }
+            | Self::ConversationTooLong { .. }
             | Self::NoTools
             | Self::Schema(_)
             | Self::Unsupported { .. }
@@ -318,9 +330,11 @@ impl Error {
             Self::Systemone { .. } => "invalid_request",
             Self::Images { .. } => "images_not_read",
             Self::CanvasTooSmall { .. } => "canvas_length_exceeded",
-            Self::ContextExceeded { .. } | Self::StateTooLong { .. } | Self::NoRoom { .. } => {
-                "context_length_exceeded"
-            }
+            Self::ContextExceeded { .. }
+            | Self::StateTooLong { .. }
+            | Self::PromptTooLong { .. }
+            | Self::NoRoom { .. }
+            | Self::ConversationTooLong { .. } => "context_length_exceeded",
             Self::TooManyReads { .. } => "too_many_reads",
             Self::Busy { .. } => "queue_full",
             Self::QueueWait { .. } => "queue_timeout",
@@ -353,12 +367,14 @@ impl Error {
             Self::NoTools => Some("tools"),
             Self::Schema(_)
             | Self::NoRoom { .. }
+            | Self::ConversationTooLong { .. }
             | Self::Unsupported { .. }
             | Self::LabelClash { .. }
             | Self::TooFewLabels { .. }
             | Self::CanvasTooSmall { .. }
             | Self::ContextExceeded { .. }
-            | Self::StateTooLong { .. } => Some("messages"),
+            | Self::StateTooLong { .. }
+            | Self::PromptTooLong { .. } => Some("messages"),
             Self::Header { name, .. } => Some(name),
             Self::Systemone { path, .. } => path.last().map(String::as_str),
             Self::Images { .. } => Some("images"),

@@ -27,7 +27,7 @@ pub struct Decider {
     pub(super) layouts: Layouts,
     pub(super) labels: Labels,
     /// One place per core: texts are encoded no more at a time, and a client that leaves while waiting costs nothing.
-    pub(super) encoding: Semaphore,
+    encoding: Arc<Semaphore>,
 }
 
 /// A decision that was made.
@@ -50,8 +50,23 @@ impl Decider {
             queue,
             layouts: Layouts::default(),
             labels,
-            encoding: Semaphore::new(cores),
+            encoding: Arc::new(Semaphore::new(cores)),
         }
+    }
+
+    /// Runs what may take a while off the async threads, no more at a time than there are cores. Such work cannot be cancelled: it
+    /// keeps its place to its end, even where the client has left.
+    pub(super) async fn encode<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        let fault = || Error::Internal { what: "preparing a prompt" };
+        let place = Arc::clone(&self.encoding).acquire_owned().await.map_err(|_| fault())?;
+        let work = move || {
+            let _place = place;
+            work()
+        };
+        tokio::task::spawn_blocking(work).await.map_err(|_| fault())?
     }
 
     /// Decides by the rules of the chat route. Dropping the future cancels what is still waiting or running.
@@ -75,5 +90,43 @@ impl Decider {
             walk.stage(&stage).await?;
         }
         Ok(walk.finish())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::queue;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn work_for_a_client_that_left_keeps_its_place_to_its_end() {
+        let dir = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/demo-model"));
+        let info = crate::engine::Engine::info(&crate::engine::fake::Fake::new(4096, 64, 4096)).clone();
+        let (queue, _jobs) = queue::bounded(1);
+        let decider = Arc::new(Decider::new(info, Text::from_dir(dir).unwrap(), queue));
+        let cores = decider.encoding.available_permits();
+        let (end, ended) = mpsc::channel::<()>();
+        let (begin, begun) = mpsc::channel();
+        let work = move || {
+            begin.send(()).unwrap();
+            ended.recv().unwrap();
+            Ok(())
+        };
+        let for_client = Arc::clone(&decider);
+        let client = tokio::spawn(async move { for_client.encode(work).await });
+        tokio::task::block_in_place(|| begun.recv().unwrap());
+        client.abort();
+        assert!(client.await.unwrap_err().is_cancelled());
+        assert_eq!(decider.encoding.available_permits(), cores - 1);
+        end.send(()).unwrap();
+        let patience = std::time::Instant::now() + Duration::from_secs(20);
+        while decider.encoding.available_permits() < cores {
+            assert!(std::time::Instant::now() < patience, "the place is never given back");
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
     }
 }

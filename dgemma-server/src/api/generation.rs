@@ -25,7 +25,8 @@ use crate::queue::{PendingReply, ReplyEvent};
 #[derive(Debug)]
 pub struct Generation {
     decider: Arc<Decider>,
-    pending: PendingReply,
+    /// None once the reply has ended: nothing is worked out for a client that has yet to take its last events.
+    pending: Option<PendingReply>,
     parser: Parser,
     stops: StopStrings,
     prompt_tokens: usize,
@@ -98,7 +99,9 @@ impl Decider {
         let takes_calls = !conversation.tools.is_empty();
         let started = Instant::now();
         let decider = Arc::clone(self);
-        let prompt = self.encode(move || conversation::render(&decider.text, &conversation)).await?;
+        let context_tokens = self.info.context_tokens;
+        let render = move || conversation::render(&decider.text, &conversation, context_tokens);
+        let prompt = self.encode(render).await?;
         let most = room(&self.info, prompt.ids.len())?;
         let mut parser = Parser::new(takes_calls);
         for &id in &prompt.begun {
@@ -122,7 +125,7 @@ impl Decider {
         };
         Ok(Generation {
             decider: Arc::clone(self),
-            pending,
+            pending: Some(pending),
             parser,
             stops: StopStrings::new(stops),
             prompt_tokens,
@@ -135,16 +138,6 @@ impl Decider {
             finish: None,
         })
     }
-
-    /// Runs what may take a while off the async threads, no more at a time than there are cores.
-    pub(super) async fn encode<T: Send + 'static>(
-        &self,
-        work: impl FnOnce() -> Result<T, Error> + Send + 'static,
-    ) -> Result<T, Error> {
-        let fault = || Error::Internal { what: "preparing a prompt" };
-        let _place = self.encoding.acquire().await.map_err(|_| fault())?;
-        tokio::task::spawn_blocking(work).await.map_err(|_| fault())?
-    }
 }
 
 impl Generation {
@@ -152,15 +145,16 @@ impl Generation {
     pub async fn next(&mut self) -> Result<Option<Vec<Delta>>, Error> {
         let mut deltas = Vec::new();
         while deltas.is_empty() {
-            if self.finish.is_some() {
-                return Ok(None);
-            }
-            match self.pending.next().await? {
+            let Some(pending) = &mut self.pending else { return Ok(None) };
+            match pending.next().await? {
                 ReplyEvent::Begun { .. } => {}
                 ReplyEvent::Prefilled { tokens } => {
                     deltas.push(Delta::Prefilled { tokens, of: self.prompt_tokens });
                 }
                 ReplyEvent::Step(step) => self.step(step, &mut deltas),
+            }
+            if self.finish.is_some() {
+                self.pending = None;
             }
         }
         Ok(Some(deltas))

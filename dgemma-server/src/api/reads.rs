@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::read::Text;
 use crate::read::canvas::{CanvasLayout, Layouts, Lines, rows};
 use crate::read::labels::Labels;
-use crate::read::prompt::{self, Begun};
+use crate::read::prompt::{self, Begun, Put};
 
 /// A canvas to be read. Numbers are indices into `schema.questions`, in schema order; with `isolate` in an order that does not
 /// depend on it.
@@ -53,6 +53,8 @@ pub(super) struct Context<'a> {
     pub(super) labels: &'a Labels,
     pub(super) schema: &'a Schema,
     pub(super) state: &'a str,
+    /// Most tokens of a prompt and its canvas.
+    pub(super) context_tokens: usize,
     /// Rows of the widest canvas the engine takes.
     pub(super) canvas_tokens: usize,
     /// Number of the winning answer of every question answered so far; by index.
@@ -188,7 +190,8 @@ impl Context<'_> {
             .collect();
         let given = AnswerTemplate::with_form(sheet.form, &given).text_with(&winners);
         let begun = Begun::Answers { thought: self.thought, given: &given };
-        let prompt = prompt::render(self.text, self.schema.layout, &words, self.state, sheet.form, begun)?;
+        let put = Put { layout: self.schema.layout, sheet: &words, state: self.state, form: sheet.form };
+        let prompt = prompt::render(self.text, put, begun, self.context_tokens)?;
         let (asked, labels) = sheet.part(&read.asked);
         let layout = self.layouts.get(self.text, &self.lines(&sheet, &asked, &labels))?;
         drop(asked);

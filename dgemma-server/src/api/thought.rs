@@ -14,7 +14,7 @@ use super::generation::room;
 use crate::engine::{ReplyOptions, Step};
 use crate::error::Error;
 use crate::queue::ReplyEvent;
-use crate::read::prompt::{self, Begun};
+use crate::read::prompt::{self, Begun, Put};
 
 /// A thought and what it cost.
 #[derive(Debug, Clone, Default)]
@@ -47,7 +47,8 @@ impl Decider {
                 let questions: Vec<Question> = schema_put.asked().into_iter().zip(1..).map(name).collect();
                 let sheet = question_sheet(&schema_put, &questions.iter().collect::<Vec<_>>(), false);
                 let form = AnswerForm::of(questions.len());
-                prompt::render(&decider.text, schema_put.layout, &sheet, &state, form, Begun::Thinking)
+                let put = Put { layout: schema_put.layout, sheet: &sheet, state: &state, form };
+                prompt::render(&decider.text, put, Begun::Thinking, decider.info.context_tokens)
             })
             .await?;
         let max_tokens = (schema.think as usize).min(room(&self.info, prompt.len())?);

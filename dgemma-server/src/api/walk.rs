@@ -145,6 +145,7 @@ impl Walk {
                 labels: &decider.labels,
                 schema: &schema,
                 state: &state,
+                context_tokens,
                 canvas_tokens: decider.info.canvas_tokens,
                 answered: &answered,
                 wide: &wide,

@@ -30,9 +30,9 @@ impl Decider {
                 let put = if route == Route::Systemone { &neutral } else { question };
                 !decider.labels.suffice(&decider.text.tokenizer, put)
             };
-            schema.questions.iter().map(is_wide).collect()
+            Ok(schema.questions.iter().map(is_wide).collect())
         };
-        tokio::task::spawn_blocking(find).await.map_err(|_| Error::Internal { what: "choosing labels" })
+        self.encode(find).await
     }
 }
 

@@ -75,7 +75,7 @@ pub(super) fn respond(request: Request, head: Head, generation: Generation, stre
 /// Sends everything, or sees the client go.
 async fn run(request: Request, head: Head, generation: Generation, stream: Stream, to: mpsc::Sender<Bytes>) {
     let Request { shared, deadline, request_id } = request;
-    let client = Client { to: &to, log_content: shared.log_content };
+    let client = Client { to: &to, limit: shared.receive_limit, log_content: shared.log_content };
     let closing = Arc::clone(&shared.api);
     let outcome = tokio::select! {
         // A finished reply is sent even where its time ends at the same moment.
@@ -144,15 +144,17 @@ async fn send(
 
 struct Client<'a> {
     to: &'a mpsc::Sender<Bytes>,
+    /// How long it may take nothing.
+    limit: Duration,
     log_content: bool,
 }
 
 impl Client<'_> {
-    /// False when it has gone.
+    /// False when it has gone, or has long stopped reading.
     async fn send(&self, events: String) -> bool {
         if self.log_content {
             tracing::info!(content = events, "part of the reply");
         }
-        self.to.send(events.into()).await.is_ok()
+        self.to.send_timeout(events.into(), self.limit).await.is_ok()
     }
 }

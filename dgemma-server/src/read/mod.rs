@@ -12,7 +12,7 @@ pub mod readout;
 
 use std::path::Path;
 
-use diffusion_gemma::{ChatTemplate, Message, RenderOptions, Tokenizer, ToolCall};
+use diffusion_gemma::{ChatTemplate, Message, RenderOptions, Rendered, Tokenizer, ToolCall};
 use serde_json::json;
 
 use crate::chat::Markers;
@@ -57,6 +57,16 @@ impl Text {
         let thinks = template.render(&tokenizer, &[Message::text("user", "")], &thinking)? != rendered;
         let renders_tools = renders_tools(&template, &tokenizer);
         Ok(Text { tokenizer, template, turn_opening, turn_close, markers, thinks, renders_tools })
+    }
+
+    /// Ids of a prompt. One that is too long for the context by its bytes alone is not encoded: that would take long.
+    pub fn encode(&self, rendered: &Rendered, context_tokens: usize) -> Result<Vec<u32>, Error> {
+        let bytes = rendered.text().len();
+        let fewest_tokens = self.tokenizer.fewest_tokens(bytes);
+        if fewest_tokens > context_tokens {
+            return Err(Error::PromptTooLong { bytes, fewest_tokens, context_tokens });
+        }
+        Ok(self.tokenizer.encode_rendered(rendered)?)
     }
 }
 

@@ -19,15 +19,18 @@ pub enum Begun<'a> {
     Thinking,
 }
 
-/// Renders sheet and state up to where the model goes on.
-pub fn render(
-    text: &Text,
-    layout: Layout,
-    sheet: &str,
-    state: &str,
-    form: AnswerForm,
-    begun: Begun<'_>,
-) -> Result<Vec<u32>, Error> {
+/// What is put to the model, and the form in which it is to answer.
+#[derive(Debug, Clone, Copy)]
+pub struct Put<'a> {
+    pub layout: Layout,
+    pub sheet: &'a str,
+    pub state: &'a str,
+    pub form: AnswerForm,
+}
+
+/// Renders sheet and state up to where the model goes on. What cannot fit the context is refused unencoded.
+pub fn render(text: &Text, put: Put<'_>, begun: Begun<'_>, context_tokens: usize) -> Result<Vec<u32>, Error> {
+    let Put { layout, sheet, state, form } = put;
     let messages = match layout {
         Layout::SchemaFirst => {
             vec![Message::text("system", system_text(sheet)), Message::text("user", state)]
@@ -37,7 +40,7 @@ pub fn render(
     let thinking = !matches!(begun, Begun::Answers { thought: None, .. });
     let options = RenderOptions { generation_prompt: true, thinking, ..RenderOptions::default() };
     let rendered = text.template.render(&text.tokenizer, &messages, &options)?;
-    let mut ids = text.tokenizer.encode_rendered(&rendered)?;
+    let mut ids = text.encode(&rendered, context_tokens)?;
     if thinking {
         ids.extend(text.markers.channel_open);
         ids.extend(text.tokenizer.encode_plain("thought\n")?);

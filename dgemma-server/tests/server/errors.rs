@@ -1,6 +1,6 @@
 //! Bad requests through a real socket: each gets the right status in OpenAI's shape, and the server goes on.
 
-use crate::common::talk::says;
+use crate::common::talk::{says, with};
 use crate::common::{CONTEXT, Server, demo_model, fake, openai_error, options, request, text, triage};
 use dgemma_server::Parts;
 use dgemma_server::engine::fake::Fault;
@@ -217,6 +217,34 @@ async fn a_state_that_cannot_fit_by_its_length_is_refused_without_being_encoded(
     assert_eq!(error["code"], "context_length_exceeded");
     // Encoding that text takes ten seconds and a gigabyte.
     assert!(started.elapsed() < std::time::Duration::from_secs(3));
+    assert!(server.engine.log.calls().is_empty());
+}
+
+#[tokio::test]
+async fn questions_and_conversations_that_cannot_fit_are_refused_without_being_encoded() {
+    let server = Server::start(fake()).await;
+    let long = "a".repeat(3_000_000);
+    let mut schema = triage();
+    schema["instructions"] = json!(long);
+    let thinking = with(schema.clone(), &json!({"think": 16}));
+    let tool = json!({"type": "function", "function": {"name": "f", "description": long, "parameters": {"type": "object"}}});
+    for (body, status, what) in [
+        (request(&schema, "short"), 413, "the prompt has 30"),
+        (request(&thinking, "short"), 413, "the prompt has 30"),
+        (json!({"messages": [{"role": "user", "content": long}]}), 400, "the conversation has 30"),
+        (
+            json!({"messages": [{"role": "user", "content": "Go"}], "tools": [tool]}),
+            400,
+            "the conversation has 30",
+        ),
+    ] {
+        let started = std::time::Instant::now();
+        let error = server.refused(body.to_string(), status).await;
+        assert_eq!(error["code"], "context_length_exceeded");
+        assert!(message(&error).starts_with(what), "{error}");
+        // Encoding that text takes seconds.
+        assert!(started.elapsed() < std::time::Duration::from_secs(3));
+    }
     assert!(server.engine.log.calls().is_empty());
 }
 

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use dgemma_server::engine::fake::Fault;
+use dgemma_server::engine::fake::{Fake, Fault};
 use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpSocket;
 
 use crate::common::talk::{events, generated, says, user, with};
-use crate::common::{Server, fake, options};
+use crate::common::{CANVAS, Server, VOCABULARY, fake, options};
 
 #[tokio::test]
 async fn text_comes_block_by_block_and_the_end_is_said_once() {
@@ -101,6 +103,27 @@ async fn a_client_that_leaves_stops_the_work_and_is_counted() {
     tokio::time::sleep(Duration::from_millis(400)).await;
     assert!(server.engine.log.passes().len() <= passes + 1);
     assert!(passes < 80, "all of the reply was made");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_stays_and_reads_nothing_is_given_up() {
+    let endless: Vec<Vec<u32>> = vec![generated("word "); 40_000];
+    let engine = Fake::new(1 << 20, CANVAS, VOCABULARY).with_reply(endless);
+    let short = dgemma_server::Options { receive_limit: Duration::from_millis(400), ..options() };
+    let server = Server::start_with(engine, short).await;
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    let mut socket = socket.connect(server.addr().parse().unwrap()).await.unwrap();
+    let body = with(user("Go"), &json!({"stream": true, "max_tokens": 1_000_000})).to_string();
+    let head =
+        format!("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", body.len());
+    socket.write_all((head + &body).as_bytes()).await.unwrap();
+    let patience = std::time::Instant::now() + Duration::from_secs(30);
+    while !server.get("/metrics").await.text().await.unwrap().contains("dgemma_cancelled_total 1\n") {
+        assert!(std::time::Instant::now() < patience, "it is waited for without end");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    drop(socket);
 }
 
 #[tokio::test(flavor = "multi_thread")]
