@@ -1,5 +1,6 @@
 //! From final hidden states to what a decision needs: the logits of a slot's labels, and what the whole vocabulary
-//! said at that slot. Nothing of size `[canvas, vocabulary]` is ever made: only slot rows reach the head.
+//! said at that slot. Only slot rows reach the head, so a read makes nothing of size `[canvas, vocabulary]`; a denoise step
+//! before the last does, because the whole canvas conditions the next one.
 
 use candle_core::{IndexOp, Tensor};
 
@@ -22,8 +23,9 @@ pub struct SlotLogits {
 }
 
 impl Model {
-    /// Reads slots. `hidden: [slots, H]` as a pass returns it, one label set per row.
-    pub fn read_slots(&self, hidden: &Tensor, labels: &[&[u32]]) -> Result<Vec<SlotLogits>> {
+    /// Reads slots. `hidden: [slots, H]` as a pass returns it, one label set per row. The outer error means that nothing was
+    /// read; the inner ones are of one slot each, and the others are good.
+    pub fn read_slots(&self, hidden: &Tensor, labels: &[&[u32]]) -> Result<Vec<Result<SlotLogits>>> {
         let rows = hidden.dim(0)?;
         if rows != labels.len() {
             return Err(Error::Input(format!("{rows} hidden rows for {} label sets", labels.len())));
@@ -33,7 +35,7 @@ impl Model {
             let first = tile * HEAD_ROWS;
             let logits = self.logits(&hidden.narrow(0, first, labels.len())?)?.to_vec2::<f32>()?;
             for ((row, logits), labels) in (first..).zip(&logits).zip(labels) {
-                read.push(read_row(row, logits, labels)?);
+                read.push(read_row(row, logits, labels));
             }
         }
         Ok(read)

@@ -21,6 +21,10 @@ use crate::engine::{Block, EngineInfo, Finish, ReplyOptions, Step};
 use crate::error::Error;
 use crate::queue::{PendingReply, ReplyEvent};
 
+/// Most tokens of a reply whose request names no number: enough for an answer, and an end for one that finds none. The
+/// number of `generation_config.json` is a single canvas.
+const DEFAULT_REPLY_TOKENS: usize = 4096;
+
 /// A reply whose turn has come.
 #[derive(Debug)]
 pub struct Generation {
@@ -117,7 +121,7 @@ impl Decider {
         };
         let prompt_tokens = prompt.ids.len();
         let seed = seed.unwrap_or_else(random);
-        let max_tokens = max_tokens.map_or(most, |wanted| wanted.min(most));
+        let max_tokens = max_tokens.unwrap_or(DEFAULT_REPLY_TOKENS).min(most);
         let options = ReplyOptions { max_tokens, seed, blank: Arc::new(blank) };
         let mut pending = self.queue.submit_reply(prompt.ids, options).map_err(Error::from)?;
         let ReplyEvent::Begun { reused_tokens, queue_ms } = pending.next().await? else {

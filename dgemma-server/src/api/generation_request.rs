@@ -16,7 +16,7 @@ const MOST_STOPS: usize = 16;
 #[derive(Debug)]
 pub struct GenerationRequest {
     pub conversation: Conversation,
-    /// Most tokens of the reply; absent: what fits.
+    /// Most tokens of the reply; absent: 4096, or what fits.
     pub max_tokens: Option<usize>,
     pub stops: Vec<String>,
     pub seed: Option<u64>,

@@ -219,21 +219,18 @@ impl DiffusionEngine {
         let labels: Vec<&[u32]> = last.iter().flat_map(slots).map(|slot| slot.label_ids.as_slice()).collect();
         let hidden: Vec<&Tensor> = last.iter().map(|(_, _, hidden)| hidden).collect();
         let hidden = Tensor::cat(&hidden, 0).map_err(|error| failed(error.into()))?;
-        let whose = |row| {
-            let mut row = row;
-            for place in last {
-                let count = slots(place).count();
-                if row < count {
-                    return (place.1, row);
-                }
-                row -= count;
+        let read = self.model.read_slots(&hidden, &labels).map_err(failed)?;
+        let mut read = labels.iter().zip(read).map(|(labels, read)| match read {
+            Ok(read) => Ok(slot_logits(read)),
+            // Numbers that the scheduler refuses: one bad slot is the fault of its own job and of no other in the pass.
+            Err(Error::NonFinite { .. }) => {
+                Ok(SlotLogits { label_logits: vec![f32::NAN; labels.len()], full: None })
             }
-            (0, row)
-        };
-        let read = self.model.read_slots(&hidden, &labels).map_err(|error| fault(error, whose))?;
-        let mut read = read.into_iter().map(slot_logits);
+            Err(other) => Err(failed(other)),
+        });
         for place in last {
-            states[place.0][place.1].slots = read.by_ref().take(slots(place).count()).collect();
+            let slots: Result<_, EngineError> = read.by_ref().take(slots(place).count()).collect();
+            states[place.0][place.1].slots = slots?;
         }
         Ok(())
     }

@@ -68,7 +68,10 @@ impl<E: Engine> Scheduler<E> {
         match begun {
             Ok((sequence, reply)) => {
                 let committed = self.engine.committed_tokens(&sequence).min(job.prompt.len());
-                self.jobs.metrics.begun(job.queued_at.elapsed(), committed);
+                // A job that is tried again was counted before.
+                if !alone {
+                    self.jobs.metrics.begun(job.queued_at.elapsed(), committed);
+                }
                 self.active.push(Active::new(job, sequence, reply, committed, alone));
             }
             Err(error) => job.fail(error),

@@ -17,8 +17,8 @@ pub struct Budget {
     pub chunk_rows: usize,
     /// Most jobs in progress together.
     pub active_jobs: usize,
-    /// No job is begun while the prompts of those in progress have this many tokens or more: each token holds keys and
-    /// values.
+    /// No job is begun while those in progress have this many tokens or more, the blocks of replies among them: each token
+    /// holds keys and values.
     pub active_tokens: usize,
 }
 

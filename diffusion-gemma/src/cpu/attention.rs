@@ -102,8 +102,11 @@ impl Task<'_> {
                 // Columns of the line that this block computes, per piece: whole groups, counted from the first packed one.
                 let computed = [0, 1].map(|kind| {
                     let (piece, seen) = (&pieces[kind], self.seen_by(kind, &block));
+                    if seen.is_empty() {
+                        return 0..0;
+                    }
                     let first = (piece.lead + seen.start.saturating_sub(piece.keys.start)) / KEYS * KEYS;
-                    first..(piece.lead + seen.end - piece.keys.start).max(first)
+                    first..piece.lead + seen.end - piece.keys.start
                 });
                 for (piece, columns) in pieces.iter().zip(&computed) {
                     for at in columns.clone().step_by(KEYS) {

@@ -129,7 +129,8 @@ fn a_non_finite_logit_is_an_error_and_never_an_answer() {
     let empty = Prefix::new();
     let canvases = vec![CanvasRows { suffix: &[], ids: &[7, 8], read: &[1], previous: None }];
     let output = model.forward(&[Segment { prefix: &empty, tokens: &[2], canvases }]).unwrap().remove(0);
-    let error = model.read_slots(&output.hidden[0], &[&[1, 2]]).unwrap_err().to_string();
+    let mut read = model.read_slots(&output.hidden[0], &[&[1, 2]]).unwrap();
+    let error = read.remove(0).unwrap_err().to_string();
     assert!(error.contains("non-finite"), "{error}");
 }
 
@@ -152,7 +153,9 @@ fn bf16_compute_stays_near_f32() {
         let output =
             model.forward(&[Segment { prefix: &empty, tokens: &prompt, canvases }]).unwrap().remove(0);
         let labels: Vec<&[u32]> = labels.iter().map(Vec::as_slice).collect();
-        model.read_slots(&output.hidden[0], &labels).unwrap()
+        let read: Result<Vec<_>, _> =
+            model.read_slots(&output.hidden[0], &labels).unwrap().into_iter().collect();
+        read.unwrap()
     };
     for (a, b) in logits(&narrow).iter().zip(logits(&wide)) {
         for (x, y) in a.labels.iter().zip(&b.labels) {

@@ -33,6 +33,7 @@ fn label_probabilities_of_whole_requests_agree() {
         let read_out = model.read_slots(&output.hidden[0], &labels).unwrap();
         assert_eq!(read_out.len(), slots.len());
         for (slot, found) in slots.iter().zip(read_out) {
+            let found = found.unwrap();
             let powers: Vec<f64> = found.labels.iter().map(|x| f64::from(*x).exp()).collect();
             let total: f64 = powers.iter().sum();
             assert_eq!(powers.len(), slot["probabilities"].as_array().unwrap().len());

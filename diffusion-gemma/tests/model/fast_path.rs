@@ -173,7 +173,7 @@ fn recorded_hidden_states_agree_in_one_fused_pass() {
             .read_slots(&output.hidden[0], &labels)
             .unwrap()
             .into_iter()
-            .flat_map(|s| s.labels)
+            .flat_map(|slot| slot.unwrap().labels)
             .collect();
         let found = Tensor::from_vec(logits, (read.len(), 10), &candle_core::Device::Cpu).unwrap();
         let wanted = goldens.get("block2.logits").narrow(1, 0, 10).unwrap();
@@ -254,6 +254,31 @@ fn answers_do_not_depend_on_the_rest_of_the_batch() {
     }
     assert!(crowded[0].hidden.is_empty());
     assert_eq!(alone.dtype(), DType::F32);
+}
+
+/// Rows past the window see nothing of what was encoded before: whole blocks of them, after any number of encoded keys.
+#[test]
+fn new_rows_far_behind_any_number_of_encoded_ones_agree() {
+    let model = model("demo-model");
+    let window = model.config().sliding_window;
+    let tokens: Vec<u32> = (0..window as u32 + 150).map(|i| (i * 37 + 5) % 4000).collect();
+    let canvas = [7, 8, 9];
+    let read = all_rows(&canvas);
+    let last = |prefix: &Prefix, tokens: &[u32]| {
+        let rows = CanvasRows { suffix: &[], ids: &canvas, read: &read, previous: None };
+        let segment = Segment { prefix, tokens, canvases: vec![rows] };
+        model.forward(&[segment]).unwrap().remove(0).hidden.remove(0)
+    };
+    let fresh = last(&Prefix::new(), &tokens);
+    for encoded in 33..=65 {
+        let found = last(&prefix(&model, &tokens[..encoded]), &tokens[encoded..]);
+        let apart = max_abs(&found, &fresh);
+        let exact = !diffusion_gemma::cpu_kernels().contains("portable");
+        assert!(
+            apart <= if exact { 0.0 } else { Tolerance::F32.max_abs },
+            "{encoded} encoded: off by {apart:e}"
+        );
+    }
 }
 
 #[test]

@@ -18,7 +18,12 @@ fn logits(model: &Model) -> Vec<f32> {
     let canvases = vec![CanvasRows { suffix: &[], ids: &canvas, read: &read, previous: None }];
     let output = model.forward(&[Segment { prefix: &empty, tokens: &prompt, canvases }]).unwrap().remove(0);
     let labels: Vec<&[u32]> = read.iter().map(|_| &[0u32, 1, 2, 3, 4, 5, 6, 7, 8, 9][..]).collect();
-    model.read_slots(&output.hidden[0], &labels).unwrap().into_iter().flat_map(|slot| slot.labels).collect()
+    model
+        .read_slots(&output.hidden[0], &labels)
+        .unwrap()
+        .into_iter()
+        .flat_map(|slot| slot.unwrap().labels)
+        .collect()
 }
 
 fn largest_difference(a: &[f32], b: &[f32]) -> f64 {
