@@ -29,8 +29,8 @@ pub enum Error {
         "cannot use {origin} as variables: {reason}\nhint: -d takes a file with one JSON object, such as {{\"ticket\": \"…\"}}"
     )]
     BadData { origin: String, reason: String },
-    #[error("invalid --samples `{value}`\nhint: use a whole number of at least 1, or auto")]
-    BadSamples { value: String },
+    #[error("invalid --samples `{value}`\nhint: use a whole number from 1 to {most}, or auto")]
+    BadSamples { value: String, most: u32 },
     #[error("invalid --layout `{value}`\nhint: use schema_first or document_first")]
     BadLayout { value: String },
     #[error("invalid --permute 0\nhint: use a number of orders from 2 on, such as 4")]
@@ -63,7 +63,7 @@ pub enum Error {
     BadPrompt { reason: String },
     #[error("{} holds questions, not a text\nhint: answer them with `dgem decide -t {}`; a text template ends in .txt.tmpl", path.display(), path.display())]
     NoTextTemplate { path: PathBuf },
-    #[error("cannot read the schema {}: {cause}\nhint: --schema takes a JSON file with `questions`", path.display())]
+    #[error("cannot read the schema {}: {cause}\nhint: --schema takes a JSON file with `questions`, or the JSON itself", path.display())]
     SchemaFile { path: PathBuf, cause: io::Error },
     #[error(
         "cannot use {name} as the state: {reason}\nhint: --state takes a file, JSON that begins with {{ or [, or - for stdin (echo 'some text' | dgem decide --state - …)"
@@ -194,7 +194,7 @@ pub enum Error {
     #[error("{url} answered HTTP {status}: {message}\nhint: {hint}")]
     Status { url: String, status: u16, message: String, hint: String },
     #[error(
-        "the reply of {url} is no decision: {reason}\n  reply: {excerpt}\nhint: this server may not support decisions; dgemma-server does"
+        "the reply of {url} is no decision: {reason}\n  reply: {excerpt}\nhint: this server may not support decisions; dgemma-server does: drop --api openai there"
     )]
     NoDecision { url: String, reason: String, excerpt: String },
     #[error(

@@ -5,12 +5,14 @@ use std::process::ExitCode;
 /// The table as the long help prints it.
 pub const HELP: &str = "Exit codes:
   0  done
-  1  an answer is not to be acted on: a gate failed (--fail-if, --max-hesitation, …), one is not among the allowed, or one is
-     missing (--strict)
+  1  an answer is not to be acted on: a gate failed (--fail-if, …),
+     one is invalid, or one is missing (--strict)
   2  a mistake in the command line, the settings or a template
   3  a token is missing, unreadable or not accepted
-  4  the server refused the request, or nothing in its reply can be used; with --strict also when one answer is invalid
-  5  the server could not be reached, was not ready or took too long; trying again may help
+  4  the server refused the request, or nothing in its reply can be used;
+     with --strict also when one answer is invalid
+  5  the server could not be reached, was not ready or took too long;
+     trying again may help
   6  some rows of a batch failed
 130  interrupted; a batch can be resumed";
 

@@ -12,8 +12,8 @@ pub struct DecideArgs {
     /// Template: a file, or a name that `dgem template list` shows
     #[arg(short, long, value_name = "TEMPLATE")]
     pub template: Option<PathBuf>,
-    /// The questions as a JSON file instead of a template
-    #[arg(long, value_name = "FILE")]
+    /// The questions as JSON instead of a template: a file, or the JSON itself
+    #[arg(long, value_name = "FILE|JSON")]
     pub schema: Option<PathBuf>,
     /// What to decide about: a file, the JSON itself, or - for stdin; wins over the state of the template
     #[arg(long, value_name = "FILE|JSON|-")]
@@ -89,7 +89,7 @@ pub struct OutputFlags {
     /// Also show every probability, and what the model is given to read
     #[arg(long)]
     pub explain: bool,
-    /// Print the request as JSON instead of sending it; secrets are masked
+    /// Print the request as JSON instead of sending it; secrets are masked, and of several requests it is the first
     #[arg(long, conflicts_with = "curl")]
     pub dry_run: bool,
     /// Print the request as a curl command instead of sending it; the token stays a variable

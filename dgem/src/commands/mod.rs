@@ -14,7 +14,9 @@ mod template;
 
 use std::io::{self, Write};
 
-use crate::cli::{Cli, Command};
+use clap::ValueEnum;
+
+use crate::cli::{Cli, Color, Command};
 use crate::env::{self, Environment};
 use crate::error::Error;
 use crate::exit::Exit;
@@ -26,6 +28,17 @@ pub async fn run(cli: Cli, environment: &Environment) -> Result<Exit, Error> {
         Some(color) => environment.clone().with(env::COLOR, color.as_str()),
         None => environment.clone(),
     };
+    // Clap has checked the flag.
+    if let Some(value) = environment.get(env::COLOR)
+        && Color::from_str(value, false).is_err()
+    {
+        return Err(Error::BadSetting {
+            name: "--color",
+            value: value.to_owned(),
+            origin: env::COLOR.to_owned(),
+            form: "use auto, always or never",
+        });
+    }
     match cli.command {
         Command::Decide(args) => decide::run(*args, &cli.connection, environment).await,
         Command::Ask(args) => ask::run(*args, &cli.connection, environment).await,

@@ -69,6 +69,18 @@ impl Catalogue {
         Ok(template)
     }
 
+    /// A template of either kind: where no decision has the name, the text that `dgem ask -t` would take.
+    pub fn load_any(&self, wanted: &Path) -> Result<Template, Error> {
+        self.load(wanted).or_else(|error| match error {
+            Error::UnknownTemplate { .. } => {
+                let mut text = wanted.as_os_str().to_owned();
+                text.push(TEXT);
+                self.load(Path::new(&text)).map_err(|_| error)
+            }
+            _ => Err(error),
+        })
+    }
+
     /// The template of this path or name.
     pub fn load(&self, wanted: &Path) -> Result<Template, Error> {
         if wanted.exists() {

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{Request, Template, quoting};
+use super::{Request, Template, quoting, tags};
 use crate::error::Error;
 use crate::variables::Variables;
 
@@ -24,6 +24,19 @@ pub struct Checked {
 pub fn check(template: &Template, given: &Variables) -> Result<Checked, Error> {
     let mut warnings = documentation(template);
     let values = given.clone().or_else(template.samples()).or_else(&placeholders(template));
+    let read = template.variables();
+    let unread =
+        |name: &&String| !values.contains(name) && !read.iter().any(|variable| variable.name == **name);
+    if let Some(name) = template.metadata().required.iter().find(unread) {
+        let source = template.source();
+        return Err(Error::TemplateMetadata {
+            path: template.path().to_owned(),
+            line: tags::line_at(source, source.find(&format!("\"{name}\"")).unwrap_or_default()),
+            reason: format!(
+                "`required` names `{name}`, which the template never reads and `sample` does not have"
+            ),
+        });
+    }
     if template.is_text() {
         if template.text(&values)?.is_empty() {
             warnings.push("it renders to an empty text".to_owned());

@@ -681,3 +681,58 @@ fn systemone_is_asked_in_its_own_shape() {
     );
     assert!((answers["sentiment"]["score"].as_f64().unwrap() - 2.1).abs() < 1e-9);
 }
+
+#[test]
+fn hints_name_the_flags_of_the_client_beside_what_the_server_says() {
+    for (status, says, hint) in [
+        (401, "no key; hint: send a header", "--token-file FILE, DGEM_TOKEN or -k"),
+        (404, "no route; hint: post elsewhere", "the base URL ends in /v1: -u http://"),
+        (429, "full; hint: wait", "--retries 3"),
+        (400, "no parts of type \"image_url\"; hint: send text", "no pictures yet; leave out -I"),
+    ] {
+        let server = Server::new(status, json!({"error": {"message": says}}).to_string());
+        let base = server.url.trim_end_matches("/v1");
+        let message = stderr(&decide(base).args(["-v", TICKET]).output().unwrap());
+        assert!(message.contains(hint) && message.matches("hint:").count() == 1, "{message}");
+    }
+}
+
+#[test]
+fn a_schema_may_stand_on_the_command_line() {
+    let run = |schema: &str| {
+        dgem().args(["decide", "--dry-run", "--state", "[1]", "--schema", schema]).output().unwrap()
+    };
+    let output = run(r#"{"questions": [{"id": "urgent", "type": "boolean"}]}"#);
+    assert!(output.status.success() && stdout(&output).contains("urgent"), "{}", stderr(&output));
+    let output = run(r#"{"questions": 1}"#);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("the JSON given to --schema"), "{}", stderr(&output));
+}
+
+#[test]
+fn too_many_samples_are_a_mistake_of_the_flag() {
+    let output = decide("http://127.0.0.1:9/v1").args(["-v", TICKET, "--samples", "33"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("invalid --samples `33`\nhint: use a whole number from 1 to 32"));
+}
+
+#[test]
+fn a_preview_of_several_requests_says_that_it_shows_one() {
+    let notes = |flags: &[&str]| {
+        let output =
+            decide("http://127.0.0.1:9/v1").args(["-v", TICKET, "--dry-run"]).args(flags).output().unwrap();
+        stderr(&output).matches("only one request is shown").count()
+    };
+    assert_eq!((notes(&[]), notes(&["--permute", "3"])), (0, 1));
+}
+
+#[test]
+fn a_policy_about_images_warns_without_one() {
+    let warnings = |template: &str, variable: &str| {
+        let output = dgem().args(["decide", "--dry-run", "-t", template, "-v", variable]).output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        stderr(&output).matches("expects an image").count()
+    };
+    assert_eq!(warnings("multimodal/bbox_localization", "target=mug"), 1);
+    assert_eq!(warnings("support_triage", TICKET), 0);
+}

@@ -137,3 +137,19 @@ fn a_flag_of_the_server_is_recognised() {
     let output = dgem().args(["decide", "--modle", "x"]).output().unwrap();
     assert!(stderr(&output).contains("--model"), "{}", stderr(&output));
 }
+
+#[test]
+fn the_manual_has_the_text_of_options_that_the_short_help_hides() {
+    let page = stdout(&dgem().arg("man").output().unwrap());
+    for text in ["Longest wait for a connection", "Command that prints the bearer token", "When to colour"] {
+        assert!(page.contains(text), "{text} not in {page}");
+    }
+}
+
+#[test]
+fn a_wrong_word_for_colour_is_refused_wherever_it_stands() {
+    let output = dgem().args(["template", "list"]).env("DGEM_COLOR", "sometimes").output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let message = stderr(&output);
+    assert!(message.contains("`sometimes`, set by DGEM_COLOR") && message.contains("never"), "{message}");
+}

@@ -415,3 +415,23 @@ fn a_template_that_wants_all_the_memory_or_time_is_stopped() {
         assert!(start.elapsed().as_secs() < 30, "{part}: {:?}", start.elapsed());
     }
 }
+
+#[test]
+fn a_wrong_name_in_the_metadata_is_a_fault_of_the_metadata() {
+    let text = r#"{# dgem: {"description": "d", "required": ["tikket"], "sample": {"ticket": "x"}} #}
+{"schema": {"questions": [{"id": "a", "type": "boolean"}]}, "state": {{ ticket | json_encode }}}"#;
+    let (path, _folder) = template(text);
+    let output = dgem().args(["template", "check"]).arg(path).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let message = stdout(&output);
+    assert!(message.contains("line 1: invalid metadata comment: `required` names `tikket`"), "{message}");
+    assert!(!message.contains("-v tikket"), "{message}");
+}
+
+#[test]
+fn a_text_is_shown_and_checked_under_the_name_that_ask_takes() {
+    for command in ["show", "check"] {
+        let output = dgem().args(["template", command, "ask_summary"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{command}: {}", stderr(&output));
+    }
+}

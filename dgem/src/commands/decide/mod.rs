@@ -9,7 +9,9 @@ mod preview;
 use std::io::{self, Write};
 
 use self::prepare::Prepared;
-use super::{warn, warn_other_model};
+use super::{note, warn, warn_other_model};
+use decision::Schema;
+
 use crate::asking::Asker;
 use crate::cascade::Cascade;
 use crate::cli::{Api, ConnectionFlags, DecideArgs};
@@ -37,6 +39,11 @@ pub(super) async fn run(
     if args.output.dry_run || args.output.curl {
         let text = preview::text(&settings, args.read.api, &schema, &state, args.output.curl);
         writeln!(io::stdout().lock(), "{text}")?;
+        if several_requests(&schema, args.read.permute) {
+            note(
+                "note: only one request is shown; --permute, or a choice with more options than the server takes, makes several",
+            );
+        }
         return Ok(Exit::Done);
     }
 
@@ -76,6 +83,13 @@ pub(super) async fn run(
         warn(&format!("the second model did not help: {error}; the first model's answers stand"));
     }
     Ok(end(verdict, &failures, args.gates.strict))
+}
+
+/// Whether what is asked may not fit in one request. Only the server knows how many options it takes.
+fn several_requests(schema: &Schema, orders: Option<usize>) -> bool {
+    let most = decision::Limits::default().max_alternatives;
+    orders.is_some_and(|orders| orders > 1)
+        || schema.asked().iter().any(|question| question.alternatives() > most)
 }
 
 /// Says on stderr what is wrong with the answers, and how the run ended.

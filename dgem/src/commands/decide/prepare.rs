@@ -4,6 +4,7 @@ use std::path::Path;
 
 use decision::{Layout, Samples, Schema, closest};
 
+use super::super::warn;
 use crate::capped;
 use crate::cli::{DecideArgs, ReadFlags, VariableFlags};
 use crate::env::Environment;
@@ -12,6 +13,9 @@ use crate::image::Image;
 use crate::state::State;
 use crate::template::{Catalogue, client_limits};
 use crate::variables::Variables;
+
+/// In the description of a template: it is about pictures.
+const PICTURES: [&str; 3] = ["in an image", "photo", "screenshot"];
 
 pub(super) struct Prepared {
     pub(super) schema: Schema,
@@ -25,9 +29,13 @@ pub(super) fn prepare(args: &DecideArgs, environment: &Environment) -> Result<Pr
     let variables = Variables::gather(&args.variables)?;
     let given = args.state.as_deref().map(read_state).transpose()?;
     // Clap makes sure that one of the two is there.
-    let origin = args.schema.as_deref().or(args.template.as_deref()).unwrap_or(Path::new(""));
+    let origin = match &args.schema {
+        Some(schema) if inline(schema).is_some() => Path::new("the JSON given to --schema"),
+        Some(schema) => schema,
+        None => args.template.as_deref().unwrap_or(Path::new("")),
+    };
     let (mut schema, text) = match &args.schema {
-        Some(path) => from_schema(path, given, &variables, args.images.is_empty())?,
+        Some(path) => from_schema(path, origin, given, &variables, args.images.is_empty())?,
         None => from_template(args, origin, given, &variables, environment)?,
     };
     apply(&args.read, &mut schema)?;
@@ -50,19 +58,30 @@ fn from_template(
         _ => template.request(variables)?,
     };
     super::super::template::warn_unknown(&template, variables, &request);
+    let about = template.metadata().description.to_lowercase();
+    if args.images.is_empty() && PICTURES.iter().any(|word| about.contains(word)) {
+        warn(&format!(
+            "{} expects an image, by its description, and there is none (-I IMAGE)",
+            origin.display()
+        ));
+    }
     Ok((request.schema, given.unwrap_or(request.state)))
 }
 
 /// The variables are the state when none is given.
 fn from_schema(
+    schema: &Path,
     path: &Path,
     given: Option<String>,
     variables: &Variables,
     no_images: bool,
 ) -> Result<(Schema, String), Error> {
-    let text = capped::read_file(path, capped::TEMPLATE_BYTES)
-        .and_then(capped::text)
-        .map_err(|cause| Error::SchemaFile { path: path.to_owned(), cause })?;
+    let text = match inline(schema) {
+        Some(json) => json.to_owned(),
+        None => capped::read_file(path, capped::TEMPLATE_BYTES)
+            .and_then(capped::text)
+            .map_err(|cause| Error::SchemaFile { path: path.to_owned(), cause })?,
+    };
     let schema = Schema::from_json(&text).map_err(|cause| Error::schema(path, cause))?;
     let names = variables.names().count();
     match given {
@@ -71,6 +90,11 @@ fn from_schema(
         None if names == 0 => Ok((schema, String::new())),
         None => Ok((schema, serde_json::Value::Object(variables.as_map().clone()).to_string())),
     }
+}
+
+/// What begins with a brace is the JSON itself, not the name of a file.
+fn inline(schema: &Path) -> Option<&str> {
+    schema.to_str().filter(|text| text.trim_start().starts_with('{'))
 }
 
 fn reads_stdin(flags: &VariableFlags) -> bool {
@@ -119,14 +143,15 @@ fn apply(flags: &ReadFlags, schema: &mut Schema) -> Result<(), Error> {
 }
 
 fn samples(text: &str) -> Result<Samples, Error> {
+    let most = client_limits().max_reads;
     match text.trim() {
         "auto" => Ok(Samples::Auto),
         number => number
             .parse()
             .ok()
-            .filter(|count| *count >= 1)
+            .filter(|count| (1..=most).contains(count))
             .map(Samples::Fixed)
-            .ok_or_else(|| Error::BadSamples { value: text.to_owned() }),
+            .ok_or_else(|| Error::BadSamples { value: text.to_owned(), most }),
     }
 }
 

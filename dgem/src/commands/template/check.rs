@@ -54,7 +54,7 @@ async fn one(
     given: &Variables,
     client: Option<&Client>,
 ) -> Result<Vec<String>, Error> {
-    let template = catalogue.load(path)?;
+    let template = catalogue.load_any(path)?;
     let Checked { mut warnings, request } = check(&template, given)?;
     if request.as_ref().is_none_or(|request| !request.state_holds_variables) {
         warnings.extend(template.unknown(given).into_iter().map(|name| template.does_not_use(name)));

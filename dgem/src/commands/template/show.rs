@@ -18,7 +18,7 @@ use crate::variables::Variables;
 const SAMPLE_CHARS: usize = 60;
 
 pub(super) fn run(args: &ShowArgs, environment: &Environment) -> Result<Exit, Error> {
-    let template = Catalogue::new(&args.catalogue, environment).load(args.template.path())?;
+    let template = Catalogue::new(&args.catalogue, environment).load_any(args.template.path())?;
     let mut out = io::stdout().lock();
     if args.source {
         write!(out, "{}", template.source())?;
