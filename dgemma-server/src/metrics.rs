@@ -136,7 +136,7 @@ impl Metrics {
         registry.register(REQUEST_SECONDS, "Time to the reply, by route", self.request_seconds.clone());
         registry.register(REJECTED, "Requests answered with an error, by its code", self.rejected.clone());
         registry.register(CANCELLED, "Requests whose client left before the reply", self.cancelled.clone());
-        registry.register(PANICS, "Requests that ended in a panic of a handler", self.panics.clone());
+        registry.register(PANICS, "Panics of request handlers and of forward passes", self.panics.clone());
         registry.register(
             LOG_LINES_LOST,
             "Lines of the log that nobody read in time",

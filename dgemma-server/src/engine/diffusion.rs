@@ -84,6 +84,13 @@ impl DiffusionEngine {
         let limit = config.max_position_embeddings;
         let context_tokens = match options.context_tokens {
             None => DEFAULT_CONTEXT_TOKENS.min(limit),
+            Some(wanted) if wanted < 2 * config.canvas_length => {
+                return Err(Error::Input(format!(
+                    "a context of {wanted} tokens is asked for, too few for a prompt beside a canvas of {}; hint: --ctx {} or more",
+                    config.canvas_length,
+                    2 * config.canvas_length
+                )));
+            }
             Some(wanted) if wanted <= limit => wanted,
             Some(wanted) => {
                 return Err(Error::Input(format!(

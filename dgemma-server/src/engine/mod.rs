@@ -146,8 +146,9 @@ pub enum EngineError {
     NonFiniteRow { row: usize },
     #[error("the forward pass failed: {0}")]
     Failed(String),
-    #[error("the forward pass panicked: {0}")]
-    Panicked(String),
+    /// The text of a panic may quote what was being worked on, so it is not carried on.
+    #[error("the forward pass panicked")]
+    Panicked,
 }
 
 impl EngineError {

@@ -151,6 +151,9 @@ impl<E: Engine> Scheduler<E> {
     /// After a failed pass the sequences in it are in no defined state: begin again, one by one.
     fn recover(&mut self, shares: &[Share], error: &EngineError) {
         tracing::error!(jobs = shares.len(), %error, "forward pass failed");
+        if matches!(error, EngineError::Panicked) {
+            self.jobs.metrics.panicked();
+        }
         let mut failed = Vec::with_capacity(shares.len());
         let mut waiting = Vec::with_capacity(self.active.len());
         for (index, active) in std::mem::take(&mut self.active).into_iter().enumerate() {
@@ -192,14 +195,7 @@ impl<E: Engine> Scheduler<E> {
 
 /// Runs engine code; a panic in it becomes an error and the thread lives on.
 fn guarded<T>(run: impl FnOnce() -> Result<T, EngineError>) -> Result<T, EngineError> {
-    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
-        let message = panic
-            .downcast_ref::<&str>()
-            .map(ToString::to_string)
-            .or_else(|| panic.downcast_ref::<String>().cloned())
-            .unwrap_or_else(|| "no message".into());
-        Err(EngineError::Panicked(message))
-    })
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or(Err(EngineError::Panicked))
 }
 
 fn fits(canvases: &[Canvas], outputs: &[Vec<SlotLogits>]) -> bool {

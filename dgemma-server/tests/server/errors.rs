@@ -263,13 +263,14 @@ async fn an_engine_fault_is_a_500_and_the_server_goes_on() {
     let server = Server::start(fake()).await;
     for (fault, piece) in [
         (Fault::Error, "forward pass failed"),
-        (Fault::Panic, "scripted panic"),
+        (Fault::Panic, "the forward pass panicked"),
         (Fault::NonFinite, "not finite"),
     ] {
         server.engine.fail_next(&[fault]);
         let error = server.refused(with_schema(&triage()), 500).await;
         assert_eq!((&error["type"], &error["code"]), (&json!("server_error"), &json!("engine_fault")));
         assert!(message(&error).contains(piece), "{error}");
+        assert!(!error.to_string().contains("scripted panic"), "the text of a panic stays here: {error}");
         server.decide(&triage(), "still here").await;
     }
 }

@@ -26,6 +26,25 @@ fn open(prefix_cache_bytes: usize) -> DiffusionEngine {
     DiffusionEngine::open(&options, &mut |_, _| ()).unwrap()
 }
 
+#[test]
+fn a_context_without_room_beside_a_canvas_is_refused_at_the_start() {
+    for (tokens, starts) in [(0, false), (127, false), (128, true), (1 << 20, false)] {
+        let options = OpenOptions {
+            quant: None,
+            dir: demo_model(),
+            dtype: DType::F32,
+            context_tokens: Some(tokens),
+            prefix_cache_bytes: 0,
+            threads: 2,
+        };
+        let opened = DiffusionEngine::open(&options, &mut |_, _| ());
+        assert_eq!(opened.is_ok(), starts, "{tokens}");
+        if let Err(error) = opened {
+            assert!(error.to_string().contains("--ctx"), "{error}");
+        }
+    }
+}
+
 fn ids(value: &Value) -> Vec<u32> {
     serde_json::from_value(value.clone()).unwrap()
 }
