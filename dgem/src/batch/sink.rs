@@ -63,6 +63,10 @@ impl Sink {
             };
             let mut file =
                 OpenOptions::new().read(true).append(true).create(true).open(path).map_err(failed)?;
+            if !file.metadata().map_err(failed)?.is_file() {
+                let hint = "what is written must be readable again; with -o - it goes to stdout, and from there anywhere";
+                return Err(refused(path, "it is a device or a pipe, no file", hint));
+            }
             if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
                 let hint = "give every run a file of its own; {shard} in its name stands for the shard";
                 return Err(refused(path, "another run is writing it", hint));

@@ -354,6 +354,8 @@ fn mistakes_are_told_before_anything_is_sent() {
         (vec!["-i", "rows.jsonl", "--resume"], "name a file with -o"),
         (vec!["-i", "rows.jsonl", "-j", "0"], "-j"),
         (vec!["-i", "."], "cannot read the rows"),
+        #[cfg(unix)]
+        (vec!["-i", "rows.jsonl", "-o", "/dev/null"], "a device or a pipe"),
     ] {
         let mut command = dgem();
         command.current_dir(place.folder.path()).args(["batch", "-u", &server.url, "-t", "p.json.tmpl"]);
