@@ -9,6 +9,7 @@
 mod answer;
 mod answer_json;
 mod answer_template;
+mod brackets;
 mod calibration;
 mod diagnostics;
 mod error;
@@ -32,6 +33,7 @@ mod tolerance;
 
 pub use answer::{Answer, AnswerValue, Answers, DecisionReply};
 pub use answer_template::{AnswerForm, AnswerTemplate};
+pub use brackets::{Bracket, LastRound, fuse};
 pub use calibration::{BINS, Bin, Calibration, GATES, Gate};
 pub use diagnostics::{Diagnostics, Policy, SamplesTaken, Skipped, SlotDiagnostics, Timing};
 pub use error::{Place, ReadingError, SchemaError};

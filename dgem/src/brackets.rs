@@ -2,12 +2,12 @@
 //!
 //! The options are split into groups of equal size (give or take one), every group is a question of its own, and its two best go
 //! on, until the rest fits. The final round is the whole decision, so that other questions and conditions see the answer. The
-//! distributions of the rounds are then put together (see [`Bracket::spread`]). Called by `permute`, calls `asking`.
+//! distributions of the rounds are then put together by `decision::fuse`. Called by `permute`, calls `asking`.
 
 use std::collections::HashSet;
 use std::time::Duration;
 
-use decision::{Alternative, Answer, Kind, Question, Reading, Schema};
+use decision::{Alternative, Answer, Bracket, Kind, LastRound, Question, Reading, Schema, fuse};
 use futures_util::future::try_join_all;
 use serde_json::{Map, json};
 
@@ -24,22 +24,8 @@ const COMMON_LIMIT: usize = 26;
 const PLAIN_LIMIT: usize = 20;
 /// Bracket questions of one request.
 const PER_REQUEST: usize = 8;
-/// Options of a group that go on.
-const KEPT: usize = 2;
-/// The least probability of an option that lost: its group was never compared with all others.
-const FLOOR: f64 = 1e-6;
 /// More options that may mean "none of these" are real ones.
 const MOST_CATCH_ALLS: usize = 3;
-
-/// One group of one round.
-struct Bracket {
-    /// Indices of the options in the question.
-    members: Vec<usize>,
-    /// Their probabilities among each other.
-    probabilities: Vec<f64>,
-    /// Those that go on.
-    kept: Vec<usize>,
-}
 
 /// One wide question on its way to the final.
 struct Wide<'a> {
@@ -172,14 +158,7 @@ impl<'a> Wide<'a> {
     fn brackets(&self, limit: usize) -> Vec<Bracket> {
         let racing: Vec<usize> =
             self.left.iter().copied().filter(|index| !self.seeded.contains(index)).collect();
-        let groups = racing.len().div_ceil(limit);
-        let cut = |group: usize| group * racing.len() / groups;
-        let bracket = |group| Bracket {
-            members: racing[cut(group)..cut(group + 1)].to_vec(),
-            probabilities: Vec::new(),
-            kept: Vec::new(),
-        };
-        (0..groups).map(bracket).collect()
+        Bracket::split(&racing, limit)
     }
 
     /// Takes the rows of its brackets with their label masses, in the order in which they were asked, and leaves the best in the race.
@@ -192,7 +171,6 @@ impl<'a> Wide<'a> {
         for bracket in self.rounds.last_mut().into_iter().flatten() {
             if bracket.members.len() < 2 {
                 bracket.probabilities = vec![1.0];
-                bracket.kept.clone_from(&bracket.members);
             } else {
                 let (row, mass) = rows.next().unzip();
                 self.label_masses.push(mass.flatten());
@@ -207,13 +185,8 @@ impl<'a> Wide<'a> {
                 };
                 let p = |index: &usize| answer.probabilities.get(names[*index]).copied().unwrap_or(0.0);
                 bracket.probabilities = bracket.members.iter().map(p).collect();
-                let mut best = bracket.members.clone();
-                best.sort_by(|a, b| p(b).total_cmp(&p(a)));
-                // A pair sends one: otherwise nobody would ever drop out.
-                best.truncate(if bracket.members.len() > KEPT { KEPT } else { 1 });
-                bracket.kept = best;
             }
-            left.extend(&bracket.kept);
+            left.extend(bracket.kept());
         }
         left.sort_unstable();
         self.left = left;
@@ -235,30 +208,11 @@ impl<'a> Wide<'a> {
         let names = self.question.answer_names();
         let mut fused: Vec<f64> =
             names.iter().map(|name| last.probabilities.get(*name).copied().unwrap_or(0.0)).collect();
-        let winner = names.iter().position(|name| *name == last.name()).unwrap_or(0);
-        for bracket in self.rounds.iter().rev().flatten() {
-            bracket.spread(&mut fused);
+        // Of equals the server's winner comes first.
+        if let Some(winner) = names.iter().position(|name| *name == last.name()) {
+            fused[winner] = fused[winner].max(last.confidence) + f64::EPSILON;
         }
-        let most = fused[winner];
-        for (index, p) in fused.iter_mut().enumerate() {
-            // The final was the only comparison of all the best: its winner stays the winner.
-            *p = if index == winner { p.max(FLOOR) } else { p.clamp(FLOOR, most.max(FLOOR)) };
-        }
-        let sum: f64 = fused.iter().sum();
-        fused.into_iter().map(|p| p / sum).collect()
-    }
-}
-
-impl Bracket {
-    /// Gives the losers of a group their part of what its finalists have: a group of weight w = Σ finalists keeps w, a loser
-    /// gets w times its probability in the group, the finalists share the rest as they did.
-    fn spread(&self, fused: &mut [f64]) {
-        let weight: f64 = self.kept.iter().map(|index| fused[*index]).sum();
-        let members = || self.members.iter().zip(&self.probabilities);
-        let tail: f64 = members().filter(|(index, _)| !self.kept.contains(index)).map(|(_, p)| p).sum();
-        for (index, p) in members() {
-            fused[*index] = if self.kept.contains(index) { fused[*index] * (1.0 - tail) } else { weight * p };
-        }
+        fuse(&self.rounds, &fused)
     }
 }
 
@@ -305,7 +259,7 @@ fn whole<'a>(schema: &'a Schema, wide: &[Wide<'_>], answered: Answered<'_>) -> A
         let found = outcomes.iter().position(|(id, _)| *id == question.id);
         let outcome = found.map_or(Outcome::Missing, |index| outcomes.swap_remove(index).1);
         let outcome = match (wide.iter().find(|wide| wide.question.id == question.id), outcome) {
-            (Some(wide), Outcome::Answered(last)) => with_all_options(question, &wide.fused(&last), &last),
+            (Some(wide), Outcome::Answered(last)) => with_all_options(question, wide.fused(&last), &last),
             (_, outcome) => outcome,
         };
         rows.push(Row { id: &question.id, type_name: question.kind.type_name(), outcome });
@@ -313,20 +267,11 @@ fn whole<'a>(schema: &'a Schema, wide: &[Wide<'_>], answered: Answered<'_>) -> A
     Answered { decided, verdict: Verdict { rows, notes: verdict.notes } }
 }
 
-fn with_all_options(question: &Question, probabilities: &[f64], last: &Answer) -> Outcome {
-    let answer = Reading::from_reads(&[probabilities.to_vec()]).and_then(|reading| {
-        let winner = question.answer_names().iter().position(|name| *name == last.name());
-        let winner = winner.unwrap_or(reading.winner);
-        let confidence = reading.probabilities[winner];
-        Answer::new(question, &Reading { winner, confidence, ..reading })
-    });
-    match answer {
-        Ok(answer) => Outcome::Answered(Answer {
-            stderr: last.stderr,
-            agreement: last.agreement,
-            source: last.source.clone(),
-            ..answer
-        }),
+fn with_all_options(question: &Question, probabilities: Vec<f64>, last: &Answer) -> Outcome {
+    let Answer { confidence, stderr, agreement, .. } = *last;
+    let reading = Reading::of_rounds(probabilities, &LastRound { confidence, stderr, agreement });
+    match Answer::new(question, &reading) {
+        Ok(answer) => Outcome::Answered(Answer { source: last.source.clone(), ..answer }),
         Err(cause) => Outcome::Invalid(visible(&cause.to_string())),
     }
 }
@@ -388,17 +333,6 @@ mod tests {
             }
         }
         assert_eq!(race(255, 26, 7).1, 1);
-    }
-
-    #[test]
-    fn a_group_keeps_its_weight_and_its_losers_get_their_part_of_it() {
-        let bracket =
-            Bracket { members: vec![0, 1, 2], probabilities: vec![0.5, 0.3, 0.2], kept: vec![0, 1] };
-        let mut fused = [0.4, 0.2, 0.0, 0.4];
-        bracket.spread(&mut fused);
-        for (found, expected) in fused.iter().zip([0.32, 0.16, 0.12, 0.4]) {
-            assert!((found - expected).abs() < 1e-12, "{fused:?}");
-        }
     }
 
     #[test]

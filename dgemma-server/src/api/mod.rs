@@ -3,7 +3,6 @@
 //! `chat` and `systemone` read the request, `decide` walks a decision, `generation` a conversation; `reply` and `systemone_reply` shape the
 //! answer. Called by `http`; calls the queue.
 
-mod brackets;
 pub mod chat;
 pub mod cost;
 pub mod decide;

@@ -1,17 +1,19 @@
 //! Questions with more alternatives than there are labels of one token: which they are, and their two rounds.
 //!
 //! All brackets of such a question are read in one batch, then a final of the best. From then on the question has only the alternatives
-//! of its final wherever it is put to the model again. Called by `walk`; the arithmetic is in `brackets`.
+//! of its final wherever it is put to the model again. Called by `walk`; the arithmetic is `decision::Bracket`.
 
 use std::sync::Arc;
 
-use decision::{Answer, Kind, Question, Reading, Route, Schema, entropy_nats, hesitation};
+use decision::{Answer, Bracket, Kind, LastRound, Question, Reading, Route, Schema, fuse};
 
-use super::brackets;
 use super::decide::Decider;
 use super::walk::Walk;
 use crate::error::Error;
 use crate::read::readout::Readout;
+
+/// Alternatives of one bracket: so many letters there are.
+const MOST: usize = 26;
 
 impl Decider {
     /// Which questions have more alternatives than this tokenizer has labels for.
@@ -20,7 +22,7 @@ impl Decider {
         schema: &Arc<Schema>,
         route: Route,
     ) -> Result<Vec<bool>, Error> {
-        if schema.questions.iter().all(|question| question.alternatives() <= brackets::MOST) {
+        if schema.questions.iter().all(|question| question.alternatives() <= MOST) {
             return Ok(vec![false; schema.questions.len()]);
         }
         let (decider, schema) = (Arc::clone(self), Arc::clone(schema));
@@ -41,19 +43,19 @@ impl Walk {
     pub(super) async fn read_in_brackets(&mut self, index: usize) -> Result<(), Error> {
         let schema = Arc::clone(&self.schema);
         let question = &schema.questions[index];
-        let parts = brackets::brackets(question.alternatives());
-        let mut reads = Vec::with_capacity(parts.len());
-        for part in &parts {
-            let alternatives: Vec<usize> = part.clone().collect();
-            let put = Arc::new(with_alternatives(&self.put, index, question, &alternatives));
+        let all: Vec<usize> = (0..question.alternatives()).collect();
+        let mut brackets = Bracket::split(&all, MOST);
+        let mut reads = Vec::with_capacity(brackets.len());
+        for bracket in &brackets {
+            let put = Arc::new(with_alternatives(&self.put, index, question, &bracket.members));
             reads.extend(self.prepare(put, &[index], true).await?);
         }
-        let mut first = Vec::with_capacity(reads.len());
-        for (read, draws) in reads.iter().zip(self.sample(&reads).await?) {
+        for ((read, draws), bracket) in reads.iter().zip(self.sample(&reads).await?).zip(&mut brackets) {
             self.note(read, draws.len());
-            first.push(self.readout(read, 0, &draws)?.reading.probabilities);
+            bracket.probabilities = self.readout(read, 0, &draws)?.reading.probabilities;
         }
-        let finalists = brackets::finalists(&parts, &first);
+        let mut finalists: Vec<usize> = brackets.iter().flat_map(Bracket::kept).collect();
+        finalists.sort_unstable();
         self.put = Arc::new(with_alternatives(&self.put, index, question, &finalists));
         let last = self.prepare(Arc::clone(&self.put), &[index], true).await?;
         let drawn = self.sample(&last).await?;
@@ -62,22 +64,17 @@ impl Walk {
         };
         self.note(read, draws.len());
         let Readout { reading, diagnostics } = self.readout(read, 0, draws)?;
-        let probabilities = brackets::fuse(&parts, &first, &finalists, &reading.probabilities);
-        let winner = finalists.get(reading.winner).copied().unwrap_or_default();
+        let mut in_final = vec![0.0; all.len()];
+        for (&alternative, p) in finalists.iter().zip(&reading.probabilities) {
+            in_final[alternative] = *p;
+        }
         let mut labels: Vec<String> = reads.iter().flat_map(|read| read.labels.concat()).collect();
         for (&alternative, label) in finalists.iter().zip(read.labels.concat()) {
             labels[alternative] = label;
         }
-        let scale = probabilities[winner] / reading.confidence;
-        let fused = Reading {
-            winner,
-            confidence: probabilities[winner],
-            stderr: reading.stderr.map(|stderr| stderr * scale),
-            agreement: reading.agreement,
-            entropy_nats: entropy_nats(&probabilities),
-            hesitation: hesitation(&probabilities),
-            probabilities,
-        };
+        let Reading { confidence, stderr, agreement, .. } = reading;
+        let fused =
+            Reading::of_rounds(fuse(&[brackets], &in_final), &LastRound { confidence, stderr, agreement });
         self.answered[index] = Some(reading.winner);
         self.answers.insert(question.id.clone(), Some(Answer::with_labels(question, &labels, &fused)?));
         self.diagnostics.questions.insert(question.id.clone(), diagnostics);
