@@ -8,6 +8,8 @@ mod batch;
 mod brackets;
 mod cascade;
 mod decide;
+mod decide_failures;
+mod decide_output;
 mod doctor;
 mod gates;
 mod help;

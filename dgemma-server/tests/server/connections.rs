@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::common::{
-    CANVAS, CONTEXT, Server, VOCABULARY, fake, openai_error, options, request, text, triage,
+    CANVAS, CONTEXT, Server, VOCABULARY, fake, openai_error, options, pass_at, request, text, triage,
 };
 use dgemma_server::engine::fake::{Fake, FakeReply, FakeSequence};
 use dgemma_server::engine::{Engine, EngineError, EngineInfo, PassItem, PassOutput, ReplyOptions};
@@ -157,12 +157,7 @@ async fn what_still_runs_after_the_drain_is_refused_as_draining() {
     let url = format!("{}/v1/chat/completions", server.url);
     let running = tokio::spawn(server.client.post(url).body(body).send());
     let gate = server.engine.gate.clone();
-    tokio::task::spawn_blocking({
-        let gate = gate.clone();
-        move || gate.wait_for_pass()
-    })
-    .await
-    .unwrap();
+    pass_at(&gate).await;
     server.stop();
     let reply = running.await.unwrap().expect("the connection is not cut");
     assert_eq!(reply.headers()["retry-after"], "2");
@@ -232,8 +227,7 @@ async fn the_end_of_the_engine_thread_ends_the_server_and_every_request_with_an_
         tokio::spawn(client.post(format!("{url}/v1/chat/completions")).body(body).send())
     };
     let first = ask();
-    let gate = controls.gate.clone();
-    tokio::task::spawn_blocking(move || gate.wait_for_pass()).await.unwrap();
+    pass_at(&controls.gate).await;
     let waiting = [first, ask(), ask()];
     let depth = || async {
         let text = client.get(format!("{url}/metrics")).send().await.unwrap().text().await.unwrap();

@@ -20,3 +20,4 @@ mod stream;
 mod systemone;
 mod thinking;
 mod tools;
+mod wide;

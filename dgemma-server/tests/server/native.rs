@@ -179,21 +179,7 @@ fn the_beginning_that_long_prompts_share_is_reused_from_the_third_on() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_real_decision_over_http() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    let running = tokio::spawn(serve(
-        listener,
-        options(),
-        |_| Ok(Parts { engine: open(64 << 20), text: text() }),
-        async {
-            let _ = stopped.await;
-        },
-    ));
-    let client = crate::common::client();
-    while client.get(format!("{url}/readyz")).send().await.unwrap().status() != 200 {
-        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-    }
+    let native = Native::start(64 << 20).await;
     let mut schema = triage();
     schema["samples"] = json!(4);
     let mut decisions = Vec::new();
@@ -202,9 +188,7 @@ async fn a_real_decision_over_http() {
             &schema,
             "{\"ticket\": \"I was billed $500 twice for my annual renewal.\"}",
         );
-        let reply =
-            client.post(format!("{url}/v1/chat/completions")).body(body.to_string()).send().await.unwrap();
-        let reply: Value = serde_json::from_str(&reply.text().await.unwrap()).unwrap();
+        let reply = native.post("/v1/chat/completions", &body).await;
         let content = reply["choices"][0]["message"]["content"].as_str().unwrap();
         decisions.push(serde_json::from_str::<Value>(content).unwrap());
     }
@@ -225,8 +209,7 @@ async fn a_real_decision_over_http() {
         }
         assert!(decisions[0]["diagnostics"]["questions"][id]["label_mass"].as_f64().unwrap() > 0.9);
     }
-    stop.send(()).unwrap();
-    running.await.unwrap().unwrap();
+    native.stop().await;
 }
 
 /// The real engine behind a real socket.
@@ -237,15 +220,15 @@ struct Native {
 }
 
 impl Native {
-    async fn start() -> Self {
+    /// `prefix_cache_bytes`: 0 where all that a question gets from a pass must come of this pass.
+    async fn start(prefix_cache_bytes: usize) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-        // No prefix is kept: what a question gets from a pass must come of this pass.
         let running = tokio::spawn(serve(
             listener,
             options(),
-            |_| Ok(Parts { engine: open(0), text: text() }),
+            move |_| Ok(Parts { engine: open(prefix_cache_bytes), text: text() }),
             async {
                 let _ = stopped.await;
             },
@@ -289,7 +272,7 @@ fn largest_difference(one: &Value, two: &Value) -> f64 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_isolated_answer_is_that_of_the_question_asked_alone() {
-    let native = Native::start().await;
+    let native = Native::start(0).await;
     let ask = async |questions: &Value, samples: u32| {
         let state = "I was charged twice for my March invoice and the refund has not arrived. ".repeat(9);
         let body = json!({"state": state, "questions": questions, "samples": samples});
@@ -327,7 +310,7 @@ async fn an_isolated_answer_is_that_of_the_question_asked_alone() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn further_steps_change_the_read_and_repeat() {
-    let native = Native::start().await;
+    let native = Native::start(0).await;
     let decide = async |steps: u32| {
         let mut schema = triage();
         schema["steps"] = json!(steps);
@@ -356,7 +339,7 @@ async fn further_steps_change_the_read_and_repeat() {
 /// The demo checkpoint knows no words. What it says has to be text, to have its length, and to be the same for the same seed.
 #[tokio::test(flavor = "multi_thread")]
 async fn conversations_repeat_by_their_seed_also_beside_others() {
-    let native = Native::start().await;
+    let native = Native::start(0).await;
     let talk = |seed: u64| {
         let messages = json!([{"role": "user", "content": "Write something."}]);
         json!({"messages": messages, "seed": seed, "max_tokens": 70, "model": "demo:think"})

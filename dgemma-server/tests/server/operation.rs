@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use crate::common::{Server, fake, openai_error, options, request, triage};
+use crate::common::{Server, fake, openai_error, options, pass_at, request, triage};
 use dgemma_server::Options;
 use dgemma_server::http::keys::Keys;
 use dgemma_server::http::routes::ROUTES;
@@ -50,11 +50,6 @@ async fn until(server: &Server, name: &str, value: f64) {
     while samples(server).await.get(name) != Some(&value) {
         tokio::task::yield_now().await;
     }
-}
-
-async fn wait_at_the_gate(server: &Server) {
-    let gate = server.engine.gate.clone();
-    tokio::task::spawn_blocking(move || gate.wait_for_pass()).await.unwrap();
 }
 
 #[tokio::test]
@@ -153,7 +148,7 @@ async fn a_request_that_waits_too_long_is_refused_and_its_place_is_free() {
     let server = Server::start_with(fake(), Options { queue_places: 1, queue_wait, ..options() }).await;
     server.engine.gate.close();
     let running = tokio::spawn(server.client.post(format!("{}{CHAT}", server.url)).body(decision()).send());
-    wait_at_the_gate(&server).await;
+    pass_at(&server.engine.gate).await;
     // The engine is busy with the first, so this one waits, for no longer than it may.
     let response = server.post(decision()).await;
     assert_eq!(response.headers()["retry-after"], "2");
@@ -191,7 +186,7 @@ async fn clients_that_leave_are_counted_and_their_places_are_free() {
     server.engine.gate.close();
     let ask = || tokio::spawn(server.client.post(format!("{}{CHAT}", server.url)).body(decision()).send());
     let running = ask();
-    wait_at_the_gate(&server).await;
+    pass_at(&server.engine.gate).await;
     let leavers = [ask(), ask()];
     until(&server, "dgemma_queue_depth", 2.0).await;
     server.refused(decision(), 429).await;
@@ -215,7 +210,7 @@ async fn a_request_of_many_reads_takes_as_many_places() {
     server.decide(&schema, "s").await;
     server.engine.gate.close();
     let running = tokio::spawn(server.client.post(format!("{}{CHAT}", server.url)).body(decision()).send());
-    wait_at_the_gate(&server).await;
+    pass_at(&server.engine.gate).await;
     let four = request(&schema, "s").to_string();
     let waiting = tokio::spawn(server.client.post(format!("{}{CHAT}", server.url)).body(four).send());
     until(&server, "dgemma_queue_depth", 4.0).await;

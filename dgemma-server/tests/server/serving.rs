@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use crate::common::{Server, fake, openai_error, options, request, text, triage};
+use crate::common::{Server, fake, openai_error, options, pass_at, request, text, triage};
 use dgemma_server::engine::fake::{Call, Fake};
 use dgemma_server::scheduler::policy::Budget;
 use dgemma_server::{Error, Options, Parts};
@@ -132,8 +132,7 @@ async fn a_full_queue_refuses_at_once_with_a_time_to_come_back() {
     let running = tokio::spawn(
         server.client.post(format!("{}/v1/chat/completions", server.url)).body(body.clone()).send(),
     );
-    let gate = server.engine.gate.clone();
-    tokio::task::spawn_blocking(move || gate.wait_for_pass()).await.unwrap();
+    pass_at(&server.engine.gate).await;
     // The engine is busy: of two more, one gets the only place and the other is refused.
     let (one, two) = (server.post(body.clone()), server.post(body.clone()));
     let (mut one, mut two) = (Box::pin(one), Box::pin(two));
@@ -171,8 +170,7 @@ async fn work_for_a_client_that_left_stops_between_passes() {
     let client = crate::common::client();
     let url = format!("{}/v1/chat/completions", server.url);
     let asked = tokio::spawn(async move { client.post(url).body(body).send().await });
-    let gate = server.engine.gate.clone();
-    tokio::task::spawn_blocking(move || gate.wait_for_pass()).await.unwrap();
+    pass_at(&server.engine.gate).await;
     asked.abort();
     assert!(asked.await.unwrap_err().is_cancelled());
     server.engine.gate.open();
@@ -191,8 +189,7 @@ async fn shutdown_lets_running_requests_finish_and_takes_no_more() {
     let body = request(&triage(), "s").to_string();
     let running =
         tokio::spawn(server.client.post(format!("{}/v1/chat/completions", server.url)).body(body).send());
-    let gate = server.engine.gate.clone();
-    tokio::task::spawn_blocking(move || gate.wait_for_pass()).await.unwrap();
+    pass_at(&server.engine.gate).await;
     server.stop();
     // The listener is gone as soon as the drain begins.
     while tokio::net::TcpStream::connect(server.addr()).await.is_ok() {
@@ -215,12 +212,7 @@ async fn shutdown_does_not_wait_for_ever() {
     let running =
         tokio::spawn(server.client.post(format!("{}/v1/chat/completions", server.url)).body(body).send());
     let gate = server.engine.gate.clone();
-    tokio::task::spawn_blocking({
-        let gate = gate.clone();
-        move || gate.wait_for_pass()
-    })
-    .await
-    .unwrap();
+    pass_at(&gate).await;
     server.stop();
     server.ended().await.unwrap();
     gate.open();

@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use dgemma_server::engine::fake::{Controls, Fake};
+use dgemma_server::engine::fake::{Controls, Fake, Gate};
 use dgemma_server::http::keys::Keys;
 use dgemma_server::read::Text;
 use dgemma_server::scheduler::policy::Budget;
@@ -184,4 +184,10 @@ pub(crate) fn triage() -> Value {
              "levels": ["calm", "frustrated", "furious"]},
         ],
     })
+}
+
+/// Returns once a pass waits at the closed gate, without holding up the server's tasks.
+pub(crate) async fn pass_at(gate: &Gate) {
+    let gate = gate.clone();
+    tokio::task::spawn_blocking(move || gate.wait_for_pass()).await.unwrap();
 }
