@@ -20,7 +20,10 @@ packages() {
   mkdir -p "$modules"
   cp "$root/scripts/ai_sdk/package.json" "$lock" "$modules"
   (cd "$modules" && npm ci --silent --no-audit --no-fund --ignore-scripts) ||
-    { echo "ai sdk: the packages of scripts/ai_sdk could not be installed; they come from the npm registry" >&2; return 1; }
+    {
+      echo "ai sdk: the packages of scripts/ai_sdk could not be installed; they come from the npm registry" >&2
+      return 1
+    }
   touch "$modules/complete"
 }
 packages
@@ -64,14 +67,20 @@ opencode=1.18.33
 case "$(uname -s)-$(uname -m)" in
   Linux-x86_64) platform=linux-x64 ;;
   Linux-aarch64) platform=linux-arm64 ;;
-  *) echo "opencode: not checked on this system" >&2; exit 0 ;;
+  *)
+    echo "opencode: not checked on this system" >&2
+    exit 0
+    ;;
 esac
 folder=${XDG_CACHE_HOME:-$HOME/.cache}/dgem/opencode-$opencode
 if [ ! -e "$folder/complete" ]; then
   rm -rf "$folder"
   mkdir -p "$folder"
   npm install --silent --no-audit --no-fund --ignore-scripts --prefix "$folder" "opencode-$platform@$opencode" ||
-    { echo "opencode: not checked: it could not be installed from the npm registry" >&2; exit 0; }
+    {
+      echo "opencode: not checked: it could not be installed from the npm registry" >&2
+      exit 0
+    }
   touch "$folder/complete"
 fi
 start_scripted '["Hello from the script."]'
@@ -88,8 +97,16 @@ configuration='{
 # A home of its own: neither the caller's settings nor his conversations have a part in it.
 reply=$(cd "$work" && env HOME="$work" XDG_CONFIG_HOME="$work" XDG_DATA_HOME="$work" XDG_CACHE_HOME="$work" OPENCODE_CONFIG_CONTENT="$configuration" \
   timeout 120 "$folder/node_modules/opencode-$platform/bin/opencode" run -m diffgemma/diffgemma-26b-a4b-it-q4 "Say hello" </dev/null 2>&1) ||
-  { echo "opencode failed:" >&2; echo "$reply" >&2; exit 1; }
+  {
+    echo "opencode failed:" >&2
+    echo "$reply" >&2
+    exit 1
+  }
 case $reply in
   *"Hello from the script."*) echo "opencode $opencode: its configuration works as docs/server.md has it" ;;
-  *) echo "opencode shows something else:" >&2; echo "$reply" >&2; exit 1 ;;
+  *)
+    echo "opencode shows something else:" >&2
+    echo "$reply" >&2
+    exit 1
+    ;;
 esac

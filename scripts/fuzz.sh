@@ -31,7 +31,10 @@ for target in "${targets[@]}"; do
   log=$cache/$target.log
   nice -n 19 "${fuzz[@]}" run "${options[@]}" "$target" "$cache/corpus/$target" "fuzz/corpus/$target" -- \
     -max_total_time="$seconds" -max_len=4096 -timeout=20 -rss_limit_mb=2048 -dict=fuzz/json.dict -print_final_stats=1 \
-    >"$log" 2>&1 || { status=1; tail -n 40 "$log"; }
+    >"$log" 2>&1 || {
+    status=1
+    tail -n 40 "$log"
+  }
   executions=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
   crashes=$(find "fuzz/artifacts/$target" -type f 2>/dev/null | wc -l)
   echo "fuzz: $target: ${executions:-no} executions in $seconds s, $crashes inputs that break something"

@@ -1,4 +1,5 @@
 # The command of the user's guide as it stands there; openai_client.sh runs it, with the address of its own server put in.
+# shellcheck shell=bash
 curl -s http://127.0.0.1:8080/v1/chat/completions \
   -H "Content-Type: application/json" \
   -d '{

@@ -20,7 +20,10 @@ trap 'stop; rm -rf "$work"' EXIT
 
 give_up() {
   echo "jevcompat: $1" >&2
-  [ ! -s "$work/log" ] || { echo "the server said:" >&2; tail -n 40 "$work/log" >&2; }
+  [ ! -s "$work/log" ] || {
+    echo "the server said:" >&2
+    tail -n 40 "$work/log" >&2
+  }
   exit 1
 }
 
@@ -46,7 +49,10 @@ run() {
   done
   { [ -n "$url" ] && ready "$url"; } || give_up "the server was not ready after 30 seconds"
   "$environment/bin/jevcompat" test --json "$work/$name.json" "$@" "$url" >"$work/$name.txt" 2>&1 ||
-    { cat "$work/$name.txt" >&2; give_up "the run $name is not conformant"; }
+    {
+      cat "$work/$name.txt" >&2
+      give_up "the run $name is not conformant"
+    }
   stop
 }
 

@@ -9,15 +9,15 @@ dgem=${1:-bin/dgem} rows=${2:-10000} jobs=${3:-64}
 
 folder=$(mktemp -d)
 port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
-python3 scripts/bench/fake_server.py "$port" > "$folder/server" &
+python3 scripts/bench/fake_server.py "$port" >"$folder/server" &
 server=$!
 trap 'kill "$server" 2>/dev/null; rm -rf "$folder"' EXIT INT TERM
 until grep -q ready "$folder/server"; do
-    kill -0 "$server"
-    sleep 0.1
+  kill -0 "$server"
+  sleep 0.1
 done
 
-python3 - "$rows" > "$folder/rows.jsonl" <<'PYTHON'
+python3 - "$rows" >"$folder/rows.jsonl" <<'PYTHON'
 import json, sys
 for row in range(int(sys.argv[1])):
     text = f"Ticket {row}: I was billed twice for my annual renewal and the portal shows an error. " * 3
@@ -32,4 +32,4 @@ usage = resource.getrusage(resource.RUSAGE_CHILDREN)
 print(f"most memory {usage.ru_maxrss / 1024:.0f} MiB, CPU time {usage.ru_utime + usage.ru_stime:.2f} s")
 sys.exit(status)
 PYTHON
-test "$(wc -l < "$folder/out.jsonl")" -eq "$rows"
+test "$(wc -l <"$folder/out.jsonl")" -eq "$rows"
