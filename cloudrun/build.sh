@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# Builds the images of this revision with Cloud Build and puts them into Artifact Registry: the server for GPU (cuda80 for
+# L4 and A100, cuda120 for RTX PRO 6000) and both programs for a plain CPU. An image that is there is not built again.
+# Called by `make cloudrun-build`. Needs GCP_PROJECT and GCP_REGION; GPU=l4|rtx. Read next: cloudrun/cloudbuild.yaml.
+set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/../scripts/cloud.sh"
+need_project
+need_gpu
+need_region
+name_things
+name_revision
+
+enable_services artifactregistry cloudbuild iam storage
+ensure_account dgem-build 'dgem: builds images, stages weights'
+ensure_bucket "$build_bucket"
+allow_bucket "$build_bucket" dgem-build roles/storage.objectAdmin
+query artifacts repositories describe dgem "--location=$GCP_REGION" '--format=value(name)' >/dev/null ||
+  apply artifacts repositories create dgem --repository-format=docker "--location=$GCP_REGION" --labels=app=dgem
+bind artifacts repositories add-iam-policy-binding dgem "--location=$GCP_REGION" \
+  "--member=serviceAccount:$(account dgem-build)" --role=roles/artifactregistry.writer
+
+# build TAG DOCKERFILE CAPABILITY
+build() {
+  local tag=$revision-$1 found
+  found=$(query artifacts docker images describe "$image:$tag" '--format=value(image_summary.digest)') || found=
+  if [ -n "$found" ]; then
+    say "$image:$tag is there already: $found"
+    return
+  fi
+  apply builds submit "$root" "--config=$root/cloudrun/cloudbuild.yaml" \
+    "--region=$GCP_REGION" "--service-account=projects/$GCP_PROJECT/serviceAccounts/$(account dgem-build)" \
+    "--gcs-source-staging-dir=gs://$build_bucket/source" "--gcs-log-dir=gs://$build_bucket/logs" \
+    "--substitutions=_IMAGE=$image:$tag,_DOCKERFILE=$2,_CAPABILITY=$3,_REVISION=$revision"
+}
+
+build "cuda$capability" cloudrun/Dockerfile "$capability"
+build cpu cloudrun/cpu.Dockerfile 0
+say "next: make cloudrun-stage"

@@ -1,0 +1,67 @@
+#!/usr/bin/env bash
+# Puts the weights into a bucket: Cloud Build downloads one commit of the hub's repository with `dgemma-server download`
+# (which checks every sum), uploads it, and writes MANIFEST.json last. Only a copy whose manifest is there, with every file
+# in its full length, counts as staged. Called by `make cloudrun-stage`. Needs GCP_PROJECT and GCP_REGION; REPO, REVISION,
+# HF_TOKEN_SECRET (the name of a secret, never the token). Read next: cloudrun/stage.yaml, cloudrun/upload.sh.
+set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/../scripts/cloud.sh"
+need_project
+need_gpu
+need_region
+name_things
+name_revision
+name_weights
+need_tool jq
+need_tool curl
+
+# A branch is resolved once, here: everything after speaks of one commit.
+commit=${REVISION:-}
+if [ -z "$commit" ]; then
+  ask=(curl --fail --silent --show-error --location "${HF_ENDPOINT:-https://huggingface.co}/api/models/$repo")
+  if [ -n "$dry" ]; then
+    quoted "${ask[@]}" >&3
+    commit=COMMIT
+  else
+    commit=$("${ask[@]}" | jq -r '.sha // empty') || commit=
+    [[ $commit =~ ^[0-9a-f]{40}$ ]] ||
+      fail "the hub did not tell the newest commit of $repo" "name one with REVISION; a repository that asks for a token needs it"
+  fi
+fi
+to=gs://$weights_bucket/$commit/$model
+
+# Whether every file of the manifest is there in its length.
+staged() {
+  query storage cat "$to/MANIFEST.json" >"$scratch/manifest" || return 1
+  query storage objects list "$to/**" '--format=csv[no-heading](name,size)' >"$scratch/objects" || return 1
+  jq -r --arg folder "$commit/$model" '.files[] | "\($folder)/\(.name),\(.bytes)"' "$scratch/manifest" >"$scratch/wanted" || return 1
+  [ -s "$scratch/wanted" ] || return 1
+  ! grep -qvxFf "$scratch/objects" "$scratch/wanted"
+}
+
+if staged; then
+  say "$to is complete already: $(wc -l <"$scratch/wanted") files"
+  exit 0
+fi
+
+image_digest "$revision-cpu"
+if [ -n "${HF_TOKEN_SECRET:-}" ]; then
+  query secrets describe "$HF_TOKEN_SECRET" '--format=value(name)' >/dev/null || [ -n "$dry" ] ||
+    fail "there is no secret $HF_TOKEN_SECRET" "make it with: gcloud secrets create $HF_TOKEN_SECRET --data-file=- (the token on standard input)"
+fi
+enable_services cloudbuild iam secretmanager storage
+ensure_bucket "$weights_bucket"
+allow_bucket "$weights_bucket" dgem-build roles/storage.objectAdmin
+secret=
+config=$root/cloudrun/stage.yaml
+if [ -n "${HF_TOKEN_SECRET:-}" ]; then
+  bind secrets add-iam-policy-binding "$HF_TOKEN_SECRET" "--member=serviceAccount:$(account dgem-build)" --role=roles/secretmanager.secretAccessor
+  # The lines for a token are comments in the file: Cloud Build refuses a secret that does not exist.
+  secret=,_SECRET=$HF_TOKEN_SECRET
+  config=$scratch/stage.yaml
+  sed 's/^# token: //' "$root/cloudrun/stage.yaml" >"$config"
+fi
+apply builds submit "$root/cloudrun" "--config=$config" "--region=$GCP_REGION" \
+  "--service-account=projects/$GCP_PROJECT/serviceAccounts/$(account dgem-build)" \
+  "--gcs-source-staging-dir=gs://$build_bucket/source" "--gcs-log-dir=gs://$build_bucket/logs" \
+  "--substitutions=_IMAGE=$image@$digest,_REPO=$repo,_COMMIT=$commit,_MODEL=$model,_TO=$to$secret"
+say "next: make cloudrun-deploy"

@@ -1,0 +1,373 @@
+#!/usr/bin/env bats
+# The scripts of cloudrun/, run with a stub of gcloud.
+load common
+
+@test "build: the image of the GPU and the one for a CPU, each from its own file" {
+  "$root/cloudrun/build.sh"
+  golden build-l4
+  dry build-l4 "$root/cloudrun/build.sh"
+  : >"$CALLS"
+  GPU=rtx "$root/cloudrun/build.sh"
+  golden build-rtx
+}
+
+@test "build: images that are there are not built again" {
+  images_are_built
+  run "$root/cloudrun/build.sh"
+  [ "$status" -eq 0 ]
+  [[ $output == *"$revision-cuda80 is there already: $digest"* && $output == *"$revision-cpu is there already"* ]]
+  lacks "$CALLS" 'builds submit'
+}
+
+@test "settings that are missing or wrong stop every script before anything is made" {
+  for script in build stage deploy teardown batch; do
+    GCP_PROJECT='' refused 2 'GCP_PROJECT is not set' "$root/cloudrun/$script.sh"
+    GCP_REGION='' refused 2 'GCP_REGION is not set' "$root/cloudrun/$script.sh"
+    refused 2 "no argument but --dry-run, not '--force'" "$root/cloudrun/$script.sh" --force
+  done
+  for script in build stage deploy; do
+    GCP_REGION=us-west1 refused 2 'no nvidia-l4 in us-west1' "$root/cloudrun/$script.sh"
+    [[ $output == *europe-west4* ]]
+    GPU=h100 refused 2 'GPU=h100 is not known' "$root/cloudrun/$script.sh"
+  done
+  REVISION=main refused 2 'REVISION=main is no commit' "$root/cloudrun/stage.sh"
+  REPO=justaname refused 2 'is no repository' "$root/cloudrun/stage.sh"
+  QUEUE=20 refused 2 'gives 0 requests' "$root/cloudrun/deploy.sh"
+  WEIGHTS_BUCKET=$(printf 'b%.0s' {1..64}) refused 2 'more than 63 characters' "$root/cloudrun/deploy.sh"
+}
+
+@test "a region by invitation is a note, not a refusal" {
+  images_are_built
+  GCP_REGION=us-central1 run "$root/cloudrun/build.sh"
+  [ "$status" -eq 0 ]
+  [[ $output == *'in us-central1 by invitation'* ]]
+}
+
+@test "what is not committed is not built under the name of a commit" {
+  copy=$BATS_TEST_TMPDIR/copy
+  mkdir "$copy"
+  cp -r "$root/cloudrun" "$root/scripts" "$copy"
+  git -C "$copy" init --quiet
+  git -C "$copy" add .
+  git -C "$copy" -c user.name=a -c user.email=a@a commit --quiet -m a
+  unset DGEM_REVISION
+  "$copy/cloudrun/build.sh"
+  grep "_REVISION=$(git -C "$copy" rev-parse --short=12 HEAD) " "$CALLS"
+  echo >>"$copy/cloudrun/build.sh"
+  : >"$CALLS"
+  refused 2 'not committed' "$copy/cloudrun/build.sh"
+  ALLOW_DIRTY=1 "$copy/cloudrun/build.sh"
+  grep -- '-dirty-cuda80' "$CALLS"
+}
+
+@test "stage: downloads one commit and names it everywhere" {
+  images_are_built
+  REVISION=$commit "$root/cloudrun/stage.sh"
+  golden stage
+  REVISION=$commit dry stage "$root/cloudrun/stage.sh"
+}
+
+@test "stage: a branch is resolved once, to a commit" {
+  images_are_built
+  fake curl <<<"#!/bin/bash
+echo \"\$*\" >>'$BATS_TEST_TMPDIR/asked'
+echo '{\"sha\": \"$commit\"}'"
+  "$root/cloudrun/stage.sh"
+  grep -q "api/models/nvidia/$nvfp4\$" "$BATS_TEST_TMPDIR/asked"
+  grep -qF "_COMMIT=$commit," "$CALLS"
+  fake curl <<<'#!/bin/bash
+exit 22'
+  : >"$CALLS"
+  refused 2 'did not tell the newest commit' "$root/cloudrun/stage.sh"
+}
+
+@test "stage: complete weights are not staged again, half an upload is" {
+  images_are_built
+  export REVISION=$commit
+  manifest='{"files": [{"name": "config.json", "bytes": 10}, {"name": "a.safetensors", "bytes": 999}]}'
+  answer 'storage cat *MANIFEST.json *' 0 "$manifest"
+  answer 'storage objects list *' 0 "$commit/$nvfp4/a.safetensors,999\n$commit/$nvfp4/config.json,10\n$commit/$nvfp4/MANIFEST.json,50\n"
+  run "$root/cloudrun/stage.sh"
+  [ "$status" -eq 0 ]
+  [[ $output == *'complete already: 2 files'* ]]
+  lacks "$CALLS" 'builds submit'
+  for objects in '' "$commit/$nvfp4/config.json,10\n" "$commit/$nvfp4/a.safetensors,99\n$commit/$nvfp4/config.json,10\n"; do
+    : >"$ANSWERS"
+    : >"$CALLS"
+    images_are_built
+    answer 'storage cat *MANIFEST.json *' 0 "$manifest"
+    answer 'storage objects list *' 0 "$objects"
+    "$root/cloudrun/stage.sh"
+    grep 'builds submit' "$CALLS"
+  done
+  # Everything but the manifest, which comes last.
+  : >"$ANSWERS"
+  : >"$CALLS"
+  images_are_built
+  "$root/cloudrun/stage.sh"
+  grep 'builds submit' "$CALLS"
+}
+
+@test "stage: the token is named, and never seen" {
+  images_are_built
+  answer 'secrets describe hub-token *' 0 'hub-token\n'
+  export REVISION=$commit HF_TOKEN=hf_canary HF_TOKEN_SECRET=hub-token
+  "$root/cloudrun/stage.sh"
+  golden stage-token
+  lacks "$CALLS" hf_canary
+  lacks "$KEPT/stage.yaml" hf_canary
+  grep -q 'secretEnv: \[HF_TOKEN\]' "$KEPT/stage.yaml"
+  grep -q 'secrets/${_SECRET}/versions/latest' "$KEPT/stage.yaml"
+  lacks "$root/cloudrun/stage.yaml" '^[^#]*secretEnv'
+  : >"$CALLS"
+  HF_TOKEN_SECRET=other refused 2 'there is no secret other' "$root/cloudrun/stage.sh"
+}
+
+@test "upload: the manifest comes last, with the sum of every file" {
+  folder="$BATS_TEST_TMPDIR/a model"
+  mkdir -p "$folder/sub"
+  printf '{}' >"$folder/config.json"
+  printf 'weights' >"$folder/sub/a.safetensors"
+  touch "$folder/.complete"
+  to=gs://b/$commit/m
+  listed="$commit/m/config.json,2\n$commit/m/sub/a.safetensors,7\n"
+  answer 'storage objects list *' 0 "$listed"
+  bash "$root/cloudrun/upload.sh" "$folder" "$to" owner/m "$commit"
+  [ "$(jq -c '[.repo, .commit, (.files | length)]' "$KEPT/uploaded")" = "[\"owner/m\",\"$commit\",2]" ]
+  [ "$(jq -r '.files[1].sha256' "$KEPT/uploaded")" = "$(printf weights | sha256sum | cut -d ' ' -f 1)" ]
+  head -n 1 "$CALLS" | grep -q 'storage rm .*MANIFEST.json'
+  tail -n 1 "$CALLS" | grep -q 'storage cp .*MANIFEST.json'
+  # A file that is short there.
+  : >"$ANSWERS"
+  : >"$CALLS"
+  answer 'storage objects list *' 0 "${listed/,7/,6}"
+  run bash "$root/cloudrun/upload.sh" "$folder" "$to" owner/m "$commit"
+  [ "$status" -ne 0 ]
+  [[ $output == *'sub/a.safetensors is not there in its 7 bytes'* ]]
+  lacks "$CALLS" 'storage cp'
+  run bash "$root/cloudrun/upload.sh" "$folder/sub" "$to" owner/m "$commit"
+  [ "$status" -ne 0 ]
+  [[ $output == *'holds no checkpoint'* ]]
+}
+
+@test "deploy: one GPU of each kind" {
+  images_are_built
+  weights_are_staged
+  subnet_is_there
+  answer 'run services describe *' 0 'https://dgemma-1.run.app\n'
+  run "$root/cloudrun/deploy.sh"
+  [ "$status" -eq 0 ]
+  golden deploy-l4
+  [[ $output == *'dgem decide -u https://dgemma-1.run.app/v1 --gcp-auth'* ]]
+  dry deploy-l4 "$root/cloudrun/deploy.sh"
+  : >"$CALLS"
+  GPU=rtx NETWORK=none INVOKER=user:me@example.org "$root/cloudrun/deploy.sh"
+  golden deploy-rtx
+  lacks "$CALLS" '--cpu=8'
+}
+
+@test "deploy: the same command the second time" {
+  images_are_built
+  weights_are_staged
+  subnet_is_there
+  "$root/cloudrun/deploy.sh"
+  cp "$CALLS" "$BATS_TEST_TMPDIR/first"
+  : >"$CALLS"
+  answer 'iam service-accounts describe *' 0 'there\n'
+  "$root/cloudrun/deploy.sh"
+  diff <(grep -v 'service-accounts create' "$BATS_TEST_TMPDIR/first") "$CALLS"
+}
+
+@test "deploy: an instance is never sent more requests than its queue has places for" {
+  reads=$(sed -nE 's/^ *max_reads: ([0-9]+),.*/\1/p' "$root/decision/src/limits.rs")
+  places=$(grep -o 'default_value_t = 2048' "$root/dgemma-server/src/cli.rs" | grep -o 2048)
+  [ "$reads" -eq 32 ]
+  grep -q -- "--concurrency=$((places / reads)) " "$BATS_TEST_DIRNAME/golden/deploy-l4.txt"
+}
+
+@test "deploy: the startup probe stays within what Cloud Run allows with a GPU" {
+  probe=$(grep -oE -- '--startup-probe=[^ ]+' "$BATS_TEST_DIRNAME/golden/deploy-l4.txt")
+  value() { grep -oE "$1=[0-9]+" <<<"$probe" | cut -d = -f 2; }
+  [ $(($(value periodSeconds) * $(value failureThreshold))) -le 1800 ]
+  [ "$(value timeoutSeconds)" -le "$(value periodSeconds)" ]
+  [ "$(value initialDelaySeconds)" -le 240 ]
+}
+
+@test "deploy: without the image or the weights nothing is deployed, and nobody else's image is taken" {
+  subnet_is_there
+  weights_are_staged
+  refused 2 "there is no image europe-west4-docker.pkg.dev/my-project/dgem/dgemma:$revision-cuda80" "$root/cloudrun/deploy.sh"
+  [[ $output == *'make cloudrun-build'* ]]
+  : >"$ANSWERS"
+  images_are_built
+  subnet_is_there
+  refused 2 'no complete copy' "$root/cloudrun/deploy.sh"
+  [[ $output == *'make cloudrun-stage'* ]]
+  answer 'storage ls *' 0 "gs://b/1/m/MANIFEST.json\ngs://b/2/m/MANIFEST.json\n"
+  refused 2 'several commits' "$root/cloudrun/deploy.sh"
+  : >"$ANSWERS"
+  images_are_built
+  weights_are_staged
+  run "$root/cloudrun/deploy.sh"
+  [ "$status" -eq 2 ]
+  [[ $output == *'no subnet default in europe-west4'* && $output == *NETWORK=none* ]]
+}
+
+@test "a role for an account made a moment ago is tried again" {
+  images_are_built
+  weights_are_staged
+  subnet_is_there
+  answer '*add-iam-policy-binding*' 1
+  run "$root/cloudrun/deploy.sh"
+  [ "$status" -ne 0 ]
+  [ "$(grep -c add-iam-policy-binding "$CALLS")" -eq 5 ]
+  [[ $output == *'the role could not be given'* ]]
+  lacks "$CALLS" 'run deploy'
+}
+
+@test "teardown: what costs by the hour goes, the rest is listed" {
+  answer 'run services describe *' 0
+  answer 'run jobs describe *' 0
+  answer 'storage buckets list *' 0 'my-project-dgem-weights-europe-west4\n'
+  run "$root/cloudrun/teardown.sh"
+  [ "$status" -eq 0 ]
+  golden teardown
+  [[ $output == *'bucket: my-project-dgem-weights-europe-west4'* && $output == *ALL=1* ]]
+  dry teardown "$root/cloudrun/teardown.sh"
+}
+
+@test "teardown: ALL=1 leaves nothing, and says so only when it is so" {
+  answer '*describe*' 0
+  ALL=1 run "$root/cloudrun/teardown.sh"
+  [ "$status" -eq 0 ]
+  golden teardown-all
+  [[ $output == *'nothing of dgem remains'* ]]
+  ALL=1 dry teardown-all "$root/cloudrun/teardown.sh"
+  answer 'storage buckets list *' 0 'left\n'
+  ALL=1 run "$root/cloudrun/teardown.sh"
+  [ "$status" -eq 1 ]
+  [[ $output == *'bucket: left'* ]]
+}
+
+@test "teardown: a service that stays, a deletion or a list that fails is a failure" {
+  answer 'run services list *' 0 'dgemma\n'
+  run "$root/cloudrun/teardown.sh"
+  [ "$status" -eq 1 ]
+  [[ $output == *'service: dgemma'* ]]
+  : >"$ANSWERS"
+  answer 'run services list *' 1
+  run "$root/cloudrun/teardown.sh"
+  [ "$status" -eq 1 ]
+  [[ $output == *'could not list: service'* ]]
+  : >"$ANSWERS"
+  answer 'run services describe *' 0
+  answer 'run services delete *' 1
+  run "$root/cloudrun/teardown.sh"
+  [ "$status" -eq 1 ]
+  : >"$ANSWERS"
+  : >"$CALLS"
+  run "$root/cloudrun/teardown.sh"
+  [ "$status" -eq 0 ]
+  lacks "$CALLS" ' (delete|rm) '
+}
+
+@test "batch: rows up, the job filled in and run" {
+  images_are_built
+  answer 'run services describe *' 0 'https://dgemma-1.run.app\n'
+  export ROWS="$BATS_TEST_TMPDIR/my rows.jsonl" TASKS=200 PARALLEL=50 JOBS=4 RUN=first
+  echo '{}' >"$ROWS"
+  "$root/cloudrun/batch.sh"
+  golden batch
+  dry batch "$root/cloudrun/batch.sh"
+  cp "$KEPT/job.yaml" "$BATS_TEST_TMPDIR/filled.yaml"
+  lacks "$KEPT/job.yaml" '^[^#]*[$][{]'
+  grep -q 'taskCount: 200' "$KEPT/job.yaml"
+  grep -q 'value: https://dgemma-1.run.app/v1' "$KEPT/job.yaml"
+  # A template of one's own is taken along.
+  TEMPLATE=$root/templates/support_triage.json.tmpl "$root/cloudrun/batch.sh"
+  grep -q /mnt/batch/first/template.json.tmpl "$KEPT/job.yaml"
+  grep -q 'storage cp ROOT/templates/support_triage.json.tmpl gs://my-project-dgem-batch-europe-west4/first/template.json.tmpl' <(plain "$CALLS")
+}
+
+@test "batch: rows, service and numbers are checked first" {
+  images_are_built
+  ROWS='' refused 2 'ROWS is not set' "$root/cloudrun/batch.sh"
+  ROWS=/nowhere.jsonl refused 2 'there is no file /nowhere.jsonl' "$root/cloudrun/batch.sh"
+  rows=$BATS_TEST_TMPDIR/r.csv
+  touch "$rows"
+  ROWS=$rows TASKS=many refused 2 "not 'many'" "$root/cloudrun/batch.sh"
+  ROWS=$rows RUN=../up refused 2 'is no name' "$root/cloudrun/batch.sh"
+  ROWS=$rows refused 2 'there is no service dgemma' "$root/cloudrun/batch.sh"
+}
+
+# A dgem that appends its shard to the output, and says how it was called.
+batch_dgem() {
+  fake dgem <<'F'
+#!/bin/bash
+echo "$*" >>"$CALLS"
+while [ $# -gt 0 ]; do case $1 in -o) out=$2 ;; esac; shift; done
+trap 'echo "{\"id\":\"stopped\"}" >>"$out"; exit 130' TERM
+echo "{\"id\":\"$CLOUD_RUN_TASK_INDEX\"}" >>"$out"
+[ -z "$SLOW" ] || { touch "$SLOW"; sleep 5 & wait $!; }
+exit "${DGEM_EXIT:-0}"
+F
+}
+
+@test "batch task: goes on with what an earlier try left, and keeps what failed" {
+  batch_dgem
+  folder="$BATS_TEST_TMPDIR/my rows"
+  mkdir "$folder"
+  touch "$folder/rows.jsonl"
+  export CLOUD_RUN_TASK_INDEX=3
+  "$root/cloudrun/batch-task.sh" "$folder" -t support_triage
+  [ "$(cat "$folder/results-3.jsonl")" = '{"id":"3"}' ]
+  DGEM_EXIT=6 run "$root/cloudrun/batch-task.sh" "$folder" -t support_triage
+  [ "$status" -eq 6 ]
+  [ "$(wc -l <"$folder/results-3.jsonl")" -eq 2 ]
+  grep -q -- '--resume -t support_triage' "$CALLS"
+  run "$root/cloudrun/batch-task.sh" "$BATS_TEST_TMPDIR"
+  [ "$status" -eq 2 ]
+}
+
+@test "batch task: the signal to stop reaches dgem, and its results are kept" {
+  batch_dgem
+  folder=$BATS_TEST_TMPDIR/rows
+  mkdir "$folder"
+  touch "$folder/rows.jsonl"
+  export CLOUD_RUN_TASK_INDEX=0 SLOW=$BATS_TEST_TMPDIR/started
+  "$root/cloudrun/batch-task.sh" "$folder" 3>&- &
+  task=$!
+  for _ in $(seq 100); do [ -e "$SLOW" ] && break || sleep 0.05; done
+  kill -TERM "$task"
+  code=0
+  wait "$task" || code=$?
+  [ "$code" -eq 130 ]
+  grep -q stopped "$folder/results-0.jsonl"
+}
+
+@test "the scripts work from any directory and with spaces in their path" {
+  copy="$BATS_TEST_TMPDIR/a b/c"
+  mkdir -p "$copy"
+  cp -r "$root/cloudrun" "$root/gce" "$root/scripts" "$copy"
+  images_are_built
+  weights_are_staged
+  subnet_is_there
+  cd /
+  "$copy/cloudrun/build.sh"
+  REVISION=$commit "$copy/cloudrun/stage.sh"
+  "$copy/cloudrun/deploy.sh"
+  "$copy/cloudrun/teardown.sh"
+  answer 'compute machine-types describe *' 0 x
+  answer '*get-serial-port-output*' 0 'dgem-startup: ready\n'
+  GCP_ZONE=europe-west4-a "$copy/gce/deploy.sh"
+  "$copy/gce/teardown.sh"
+}
+
+@test "nothing is left behind in the temporary folder, also after a failure" {
+  export TMPDIR=$BATS_TEST_TMPDIR/tmp
+  mkdir "$TMPDIR"
+  "$root/cloudrun/build.sh"
+  GCP_REGION=us-west1 run "$root/cloudrun/deploy.sh"
+  [ "$status" -eq 2 ]
+  [ -z "$(ls -A "$TMPDIR")" ]
+}
