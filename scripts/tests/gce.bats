@@ -1,0 +1,235 @@
+#!/usr/bin/env bats
+# The scripts of gce/: gcloud is a stub, and so are the programs that the startup script calls.
+load common
+
+bf16=diffusiongemma-26B-A4B-it
+
+cloud() {
+  images_are_built
+  weights_are_staged "$@"
+  answer 'compute machine-types describe *' 0 'there\n'
+  answer '*get-serial-port-output*' 0 'x dgem-startup: driver\r\nx dgem-startup: ready\r\n'
+}
+
+@test "deploy: a machine of the right size for each precision" {
+  export GCP_ZONE=europe-west4-a
+  cloud
+  "$root/gce/deploy.sh"
+  golden gce-4
+  : >"$ANSWERS"
+  cloud "$bf16"
+  for precision in 8 16; do
+    : >"$CALLS"
+    PRECISION=$precision "$root/gce/deploy.sh"
+    golden gce-$precision
+  done
+  grep -q -- '--machine-type=g2-standard-8 ' "$BATS_TEST_DIRNAME/golden/gce-4.txt"
+  grep -q -- '--machine-type=a2-highgpu-1g ' "$BATS_TEST_DIRNAME/golden/gce-8.txt"
+  grep -q -- '--machine-type=a2-highgpu-2g ' "$BATS_TEST_DIRNAME/golden/gce-16.txt"
+}
+
+@test "deploy: a dry run prints what would run" {
+  export GCP_ZONE=europe-west4-a
+  DRY_RUN=1 "$root/gce/deploy.sh" >"$BATS_TEST_TMPDIR/printed"
+  [ ! -s "$CALLS" ]
+  diff -u <(sed "s/$digest/sha256:DIGEST/g; s/$commit/COMMIT/g" "$BATS_TEST_DIRNAME/golden/gce-4.txt" | grep -v get-serial) <(plain "$BATS_TEST_TMPDIR/printed")
+}
+
+@test "deploy: every machine deletes itself, has no address and opens nothing but Google's tunnel" {
+  for precision in 4 8 16; do
+    file=$BATS_TEST_DIRNAME/golden/gce-$precision.txt
+    grep -q -- '--max-run-duration=3h --instance-termination-action=DELETE ' "$file"
+    grep -q -- ' --no-address ' "$file"
+    grep -q 'dgem-listen=127.0.0.1' "$file"
+    [ "$(grep -c 'firewall-rules create' "$file")" -eq 1 ]
+    grep -q -- '--source-ranges=35.235.240.0/20 --allow=tcp:22 ' "$file"
+  done
+}
+
+@test "deploy: an address of its own takes a small range and a key, which stays in Secret Manager" {
+  export GCP_ZONE=europe-west4-a SOURCE_RANGE=203.0.113.7/32
+  cloud
+  answer '*natIP*' 0 '198.51.100.4\n'
+  refused 2 'API_KEY_SECRET is not set' "$root/gce/deploy.sh"
+  for wide in 0.0.0.0/0 10.0.0.0/8 203.0.113.7 all; do
+    SOURCE_RANGE=$wide API_KEY_SECRET=dgem-key refused 2 'no small range' "$root/gce/deploy.sh"
+  done
+  : >"$CALLS"
+  API_KEY_SECRET=dgem-key DGEMMA_API_KEYS=key_canary run "$root/gce/deploy.sh"
+  [ "$status" -eq 0 ]
+  golden gce-address
+  lacks "$CALLS" key_canary
+  lacks "$CALLS" ' --no-address'
+  [[ $output == *'http://198.51.100.4:8080/v1'* ]]
+}
+
+@test "deploy: what is missing is named before anything is made" {
+  refused 2 'there is no g2-standard-8 in us-central1-a' "$root/gce/deploy.sh"
+  [[ $output == *'machine-types list'* ]]
+  GCP_PROJECT='' refused 2 'GCP_PROJECT is not set' "$root/gce/deploy.sh"
+  PRECISION=32 refused 2 'PRECISION=32 is not known' "$root/gce/deploy.sh"
+  GCP_ZONE=us-central1 refused 2 'is no zone' "$root/gce/deploy.sh"
+  MAX_RUN=forever refused 2 'is no time' "$root/gce/deploy.sh"
+  answer 'compute machine-types describe *' 0 'there\n'
+  refused 2 'no complete copy' "$root/gce/deploy.sh"
+  weights_are_staged
+  refused 2 'there is no image' "$root/gce/deploy.sh"
+  answer 'compute instances describe *' 0 'TERMINATED\n'
+  refused 2 'dgem-4 is there and TERMINATED' "$root/gce/deploy.sh"
+}
+
+@test "deploy: a machine that runs is waited for, not made again" {
+  export GCP_ZONE=europe-west4-a
+  answer 'compute instances describe *' 0 'RUNNING\n'
+  cloud
+  run "$root/gce/deploy.sh"
+  [ "$status" -eq 0 ]
+  [[ $output == *'dgem-4 runs already'* && $output == *ready* ]]
+  lacks "$CALLS" ' create '
+}
+
+@test "deploy: a failure on the machine and a machine that is never ready end the wait" {
+  export GCP_ZONE=europe-west4-a
+  answer '*get-serial-port-output*' 0 'the reason\nx dgem-startup: failed in: driver\n'
+  cloud
+  run "$root/gce/deploy.sh"
+  [ "$status" -eq 1 ]
+  [[ $output == *'the reason'* && $output == *'make gce-teardown'* ]]
+  : >"$ANSWERS"
+  answer '*get-serial-port-output*' 0 'x dgem-startup: weights\n'
+  cloud
+  WAIT_SECONDS=0 run "$root/gce/deploy.sh"
+  [ "$status" -eq 1 ]
+  [[ $output == *'the last phase was: weights'* ]]
+}
+
+@test "teardown: machines, disks and rules of dgem go, and nothing else" {
+  # What is there until it is deleted.
+  fake gcloud <<'F'
+#!/bin/bash
+"$STUB" "$@"
+case "$*" in
+  'compute instances list '*) grep -q 'instances delete' "$CALLS" || printf 'dgem-4\teurope-west4-a\ndgem-8\tus-central1-a\n' ;;
+  'compute firewall-rules list '*) grep -q 'firewall-rules delete' "$CALLS" || echo dgem-allow-iap ;;
+esac
+F
+  export STUB=$root/scripts/tests/stub/gcloud
+  run "$root/gce/teardown.sh"
+  [ "$status" -eq 0 ]
+  golden gce-teardown
+  [[ $output == *'no machine, disk or rule of dgem remains'* ]]
+}
+
+@test "teardown: what remains is listed and is a failure" {
+  answer 'compute disks list *' 0 'dgem-4\teurope-west4-a\n'
+  run "$root/gce/teardown.sh"
+  [ "$status" -eq 1 ]
+  [[ $output == *'disks: dgem-4'* ]]
+  : >"$ANSWERS"
+  answer 'compute instances list *' 1
+  run "$root/gce/teardown.sh"
+  [ "$status" -eq 1 ]
+  [[ $output == *'could not list: gcloud compute instances list'* ]]
+}
+
+@test "teardown: a dry run deletes nothing" {
+  DRY_RUN=1 ALL=1 run "$root/gce/teardown.sh"
+  [ "$status" -eq 0 ]
+  [ ! -s "$CALLS" ]
+  [[ $output == *'gcloud compute instances delete --delete-disks=all NAME'* ]]
+}
+
+# The machine: metadata, driver, docker and disks that note what they are asked.
+machine() {
+  export DGEM_STATE="$BATS_TEST_TMPDIR/state" DGEM_DRIVER="$BATS_TEST_TMPDIR/nvidia" DGEM_SERIAL=$BATS_TEST_TMPDIR/serial
+  export DGEM_POLL_SECONDS=0 KEY=${KEY:-}
+  fake curl <<'F'
+#!/bin/bash
+case ${!#} in
+  */dgem-image) echo europe-west4-docker.pkg.dev/p/dgem/dgemma@sha256:7 ;;
+  */dgem-weights) echo gs://b/5/m ;;
+  */dgem-gpus) echo 2 ;;
+  */dgem-quant) echo none ;;
+  */dgem-ctx) echo 32768 ;;
+  */dgem-listen) echo 127.0.0.1 ;;
+  */dgem-key-secret) echo "$KEY" ;;
+  */readyz) [ -z "$NEVER" ] ;;
+  *) exit 22 ;;
+esac
+F
+  fake docker <<'F'
+#!/bin/bash
+echo "docker $*" >>"$CALLS"
+case "$*" in
+  'image inspect'*) grep -q 'docker pull' "$CALLS" ;;
+  *'storage cp'*) touch "$DGEM_STATE/weights/m/.MANIFEST.json" ;;
+  *'secrets versions'*) echo key_canary ;;
+  inspect*) echo 3 ;;
+  logs*) echo 'the last words of the server' ;;
+esac
+F
+  fake cos-extensions <<'F'
+#!/bin/bash
+echo "cos-extensions $*" >>"$CALLS"
+mkdir -p "$DGEM_DRIVER/bin"
+printf '#!/bin/bash\n' >"$DGEM_DRIVER/bin/nvidia-smi"
+chmod +x "$DGEM_DRIVER/bin/nvidia-smi"
+F
+  for name in mount mountpoint docker-credential-gcr chown; do
+    fake "$name" <<<'#!/bin/bash
+echo "${0##*/} $*" >>"$CALLS"'
+  done
+}
+
+@test "startup: driver, image, weights and server, in phases" {
+  machine
+  run bash "$root/gce/startup.sh"
+  [ "$status" -eq 0 ]
+  [ "$(tr '\n' ';' <"$DGEM_SERIAL")" = 'dgem-startup: driver;dgem-startup: image;dgem-startup: weights;dgem-startup: server;dgem-startup: loading the model;dgem-startup: ready;' ]
+  grep -q 'docker run --detach .*--publish 127.0.0.1:8080:8080 --device /dev/nvidia0 --device /dev/nvidia1 ' "$CALLS"
+  grep -q 'DGEMMA_MODEL=/weights/m ' "$CALLS"
+}
+
+@test "startup: a second boot fetches nothing again, and starts the server anew" {
+  machine
+  bash "$root/gce/startup.sh"
+  : >"$BATS_TEST_TMPDIR/first"
+  cp "$CALLS" "$BATS_TEST_TMPDIR/first"
+  bash "$root/gce/startup.sh"
+  tail -n "+$(($(wc -l <"$BATS_TEST_TMPDIR/first") + 1))" "$CALLS" >"$BATS_TEST_TMPDIR/second"
+  lacks "$BATS_TEST_TMPDIR/second" 'docker pull|cos-extensions|storage'
+  grep -q 'docker rm --force dgemma' "$BATS_TEST_TMPDIR/second"
+  grep -q 'docker run --detach' "$BATS_TEST_TMPDIR/second"
+}
+
+@test "startup: weights that were cut off are fetched again" {
+  machine
+  mkdir -p "$DGEM_STATE/weights/m"
+  touch "$DGEM_STATE/weights/m/a.safetensors"
+  bash "$root/gce/startup.sh"
+  grep -q 'storage rsync gs://b/5/m /weights' "$CALLS"
+}
+
+@test "startup: the key goes from Secret Manager into a file for the server alone" {
+  KEY=dgem-key machine
+  bash "$root/gce/startup.sh"
+  [ "$(cat "$DGEM_STATE/key")" = key_canary ]
+  [ "$(stat -c %a "$DGEM_STATE/key")" = 600 ]
+  grep -q 'DGEMMA_API_KEY_FILE=/run/key' "$CALLS"
+  lacks "$CALLS" key_canary
+  lacks "$DGEM_SERIAL" key_canary
+}
+
+@test "startup: a failure is told on the serial port, with its phase" {
+  machine
+  NEVER=1 run bash "$root/gce/startup.sh"
+  [ "$status" -eq 1 ]
+  [ "$(tail -n 1 "$DGEM_SERIAL")" = 'dgem-startup: failed in: loading the model' ]
+  grep -q 'the last words of the server' "$DGEM_SERIAL"
+  fake cos-extensions <<<'#!/bin/bash
+exit 7'
+  rm -rf "$DGEM_DRIVER"
+  run bash "$root/gce/startup.sh"
+  [ "$status" -ne 0 ]
+  [ "$(tail -n 1 "$DGEM_SERIAL")" = 'dgem-startup: failed in: driver' ]
+}
