@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# Checks everything here that is no Rust: shell scripts (shellcheck, shfmt), Dockerfiles (hadolint), YAML (yamllint), what the
+# scripts do (bats, in scripts/tests), and every gcloud command line with gcloud's own parser, where gcloud is. No cloud is
+# asked. Called by `make test-scripts` and .ci/run. Needs git, jq, make, curl, python3 with venv and, the first time, PyPI.
+# BLESS=1 writes the golden files of scripts/tests/golden anew.
+set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/python.sh"
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+python_environment shell
+export PATH=$environment/bin:$PATH PYTHON=$environment/bin/python
+cd "$root"
+
+mapfile -t scripts < <(git ls-files -co --exclude-standard '*.sh' .ci/run scripts/tests/stub 'scripts/tests/*.bash')
+mapfile -t yaml < <(git ls-files -co --exclude-standard '*.yaml' '*.yml')
+shellcheck -x -S style "${scripts[@]}"
+shfmt -d -i 2 -ci "${scripts[@]}" scripts/tests/*.bats
+hadolint cloudrun/*ockerfile
+yamllint --strict -c .yamllint.yaml "${yaml[@]}"
+echo "shellcheck, shfmt: ${#scripts[@]} scripts; hadolint: 2 Dockerfiles; yamllint: ${#yaml[@]} files"
+
+bats scripts/tests
+
+# Every command line that a test has seen, and those of the documents.
+if ! command -v gcloud >/dev/null; then
+  echo "gcloud's own parser: NOT CHECKED, for the Google Cloud CLI is not installed"
+  exit 0
+fi
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+export CLOUDSDK_CONFIG=$scratch/config CLOUDSDK_CORE_DISABLE_PROMPTS=1
+# Behind `--` stand words for ssh.
+cat scripts/tests/golden/*.txt | sed 's/ -- .*//' | LC_ALL=C sort -u >"$scratch/lines"
+jq -R '{command_string: .}' "$scratch/lines" | jq -s . >"$scratch/commands.json"
+gcloud meta lint-gcloud-commands "--commands-file=$scratch/commands.json" >"$scratch/verdicts.json"
+jq -r '.[] | select(.success | not) | "\(.command_string)\n  \(.error_message)"' "$scratch/verdicts.json" >"$scratch/wrong"
+cat "$scratch/wrong"
+count=$(jq 'length' "$scratch/verdicts.json")
+[ ! -s "$scratch/wrong" ] && [ "$count" -eq "$(wc -l <"$scratch/lines")" ]
+echo "gcloud's own parser: $count command lines"

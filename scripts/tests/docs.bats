@@ -1,0 +1,74 @@
+#!/usr/bin/env bats
+# docs/deploy.md: every command of it is run, in its order, with stubs of gcloud and dgem.
+load common
+
+@test "every command of docs/deploy.md runs, and gcloud's part is what the golden file says" {
+  copy="$BATS_TEST_TMPDIR/tree"
+  mkdir -p "$copy/bin"
+  cp -r "$root/cloudrun" "$root/gce" "$root/scripts" "$root/templates" "$root/Makefile" "$copy"
+  # The real dgem reads the command line, where it is built, and asks nobody.
+  cat >"$copy/bin/dgem" <<F
+#!/bin/bash
+echo "dgem \$*" >>"$BATS_TEST_TMPDIR/dgem"
+[ ! -x "$root/bin/dgem" ] || "$root/bin/dgem" "\$@" --dry-run >/dev/null
+F
+  chmod +x "$copy/bin/dgem"
+  fake curl <<<"#!/bin/bash
+echo '{\"sha\": \"$commit\"}'"
+  echo '{}' >"$copy/rows.jsonl"
+  echo hf_canary >"$copy/hub-token.txt"
+  answer 'projects describe *' 0 'my-project\n'
+  answer 'storage cat *results-*' 0 '{}\n'
+  weights_are_staged
+  subnet_is_there
+  answer 'run services describe *' 0 'https://dgemma-1.run.app\n'
+  answer 'secrets describe *' 0 'there\n'
+  answer 'compute machine-types describe *' 0 'there\n'
+  answer '*get-serial-port-output*' 0 'x dgem-startup: ready\n'
+  answer '*natIP*' 0 '198.51.100.4\n'
+  awk '/^```sh$/ {inside = 1; next} /^```/ {inside = 0} inside' "$root/docs/deploy.md" |
+    sed 's/your-project-id/my-project/' >"$BATS_TEST_TMPDIR/commands"
+  [ "$(grep -c . "$BATS_TEST_TMPDIR/commands")" -ge 25 ]
+  cd "$copy"
+  sed -i 's/^make cloudrun-build$/&\nprintf "artifacts docker images describe *\\t0\\t%s\\n" "$DIGEST" >>"$ANSWERS"/' "$BATS_TEST_TMPDIR/commands"
+  DIGEST=$digest bash -euo pipefail "$BATS_TEST_TMPDIR/commands"
+  golden docs
+  lacks "$CALLS" hf_canary
+  # What the walk must pass: built, staged, deployed, asked, taken down.
+  for step in 'builds submit .*cpu.Dockerfile' 'builds submit .*_COMMIT=' 'beta run deploy' 'run services delete' 'instances create' 'firewall-rules list'; do
+    grep -qE -- "$step" "$CALLS"
+  done
+  [ "$(wc -l <"$BATS_TEST_TMPDIR/dgem")" -eq 2 ]
+}
+
+@test "docs/deploy.md names every setting of the scripts, and no other" {
+  used=$(sed -nE 's/.*\$\{([A-Z][A-Z0-9_]+):?-.*/\1/p' "$root"/cloudrun/{build,stage,deploy}.sh "$root"/gce/{deploy,size}.sh "$root/scripts/cloud.sh" | sort -u |
+    grep -vE '^(DRY_RUN|ALL|HF_ENDPOINT|BIND_WAIT_SECONDS|WAIT_SECONDS|POLL_SECONDS)$')
+  named=$(grep -oE '^\| `[A-Z].*' "$root/docs/deploy.md" | cut -d '|' -f 2 | grep -oE '[A-Z][A-Z0-9_]+' | sort -u)
+  [ "$(wc -w <<<"$used")" -ge 15 ]
+  diff <(echo "$used") <(comm -12 <(echo "$used") <(echo "$named"))
+  for name in $named; do grep -qrE "\\b$name\\b" "$root"/cloudrun/*.sh "$root"/gce/*.sh "$root/scripts/cloud.sh"; done
+}
+
+@test "regions and machines of the guide are those of the scripts" {
+  for gpu in l4 rtx; do
+    list=$(GPU=$gpu GCP_REGION='' bash "$root/cloudrun/build.sh" 2>&1 | sed -n 's/^hint: .* in: //p' | tr ' ' '\n' | tr -d ',;:' | grep -- -)
+    row=$(grep "| \`$gpu\`" "$root/docs/deploy.md")
+    [ "$(wc -l <<<"$list")" -ge 4 ]
+    for region in $list; do [[ $row == *$region* ]]; done
+  done
+  for precision in 4 8 16; do
+    machine=$(sed -nE "s/^ +$precision\\) machine=([^ ]+) .*/\\1/p" "$root/gce/size.sh")
+    grep -qE "^\\| $precision( .*)? \\| $machine " "$root/docs/deploy.md"
+  done
+}
+
+@test "every target has a line in the list that make prints, and a dry run" {
+  for target in cloudrun-build cloudrun-stage cloudrun-deploy cloudrun-teardown gce-deploy gce-teardown; do
+    make -C "$root" --no-print-directory help | grep -qE "^ +$target "
+    REVISION=$commit DRY_RUN=1 run make -C "$root" --no-print-directory "$target"
+    [ "$status" -eq 0 ]
+    [[ $output == *'gcloud '*--project=my-project* ]]
+  done
+  [ ! -s "$CALLS" ]
+}
