@@ -28,12 +28,16 @@ fi
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 export CLOUDSDK_CONFIG=$scratch/config CLOUDSDK_CORE_DISABLE_PROMPTS=1
-# Behind `--` stand words for ssh.
-cat scripts/tests/golden/*.txt | sed 's/ -- .*//' | LC_ALL=C sort -u >"$scratch/lines"
+# Behind `--` stand words for ssh. Of lines that differ only in our own names the first is enough.
+cat scripts/tests/golden/*.txt | sed 's/ -- .*//' | LC_ALL=C sort -u |
+  awk '{shape = $0; gsub(/[^ =]*(dgem|my-project|europe-west4|ROOT|TMP)[^ ]*/, "X", shape)} !seen[shape]++' >"$scratch/lines"
 jq -R '{command_string: .}' "$scratch/lines" | jq -s . >"$scratch/commands.json"
 gcloud meta lint-gcloud-commands "--commands-file=$scratch/commands.json" >"$scratch/verdicts.json"
 jq -r '.[] | select(.success | not) | "\(.command_string)\n  \(.error_message)"' "$scratch/verdicts.json" >"$scratch/wrong"
-cat "$scratch/wrong"
 count=$(jq 'length' "$scratch/verdicts.json")
-[ ! -s "$scratch/wrong" ] && [ "$count" -eq "$(wc -l <"$scratch/lines")" ]
+if [ -s "$scratch/wrong" ] || [ "$count" -ne "$(wc -l <"$scratch/lines")" ]; then
+  cat "$scratch/wrong"
+  echo "gcloud's own parser refuses these command lines, or did not read all" >&2
+  exit 1
+fi
 echo "gcloud's own parser: $count command lines"

@@ -18,10 +18,11 @@ agrees() { "${PYTHON:-python3}" "$root/scripts/tests/yaml_agrees.py" "$root" "$@
 @test "the names in service.yaml are ones that Cloud Run's own client knows" {
   real=$(PATH=${PATH//"$root/scripts/tests/stub:"/} command -v gcloud) || skip "not checked: the Google Cloud CLI is not installed"
   sdk=$(CLOUDSDK_CONFIG=$BATS_TEST_TMPDIR/config "$real" info --format='value(installation.sdk_root)')
-  known=$(cat "$sdk"/lib/googlecloudsdk/generated_clients/apis/run/v1/run_v1_messages.py "$sdk"/lib/googlecloudsdk/api_lib/run/*.py) ||
+  known=$BATS_TEST_TMPDIR/known
+  cat "$sdk"/lib/googlecloudsdk/generated_clients/apis/run/v1/run_v1_messages.py "$sdk"/lib/googlecloudsdk/api_lib/run/*.py >"$known" ||
     skip "not checked: this Google Cloud CLI has no sources"
   for name in $(grep -ohE '(run\.googleapis\.com|autoscaling\.knative\.dev)/[A-Za-z0-9-]+' "$root"/cloudrun/{service,batch-job}.yaml | grep -v '/v1$' | sort -u); do
-    grep -qF -- "$name" <<<"$known" || grep -qF -- "'/${name#*/}'" <<<"$known" || { echo "unknown: $name" && false; }
+    grep -qF -e "$name" -e "'/${name#*/}'" "$known" || { echo "unknown: $name" && false; }
   done
 }
 
