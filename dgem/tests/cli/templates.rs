@@ -47,11 +47,28 @@ const SHIPPED: &[(&str, &str)] = &[
     ),
     ("tn_disambiguation", "expansion choice Doctor Drive"),
     ("calibration/agent_step_drift", "drift choice benign injection_point hijacked failed_injection"),
+    ("calibration/agent_step_hijack", "hijacked boolean"),
+    (
+        "calibration/banking77_intent",
+        "intent choice activate_my_card age_limit balance_not_updated_after_bank_transfer cancel_transfer card_about_to_expire card_arrival card_payment_fee_charged card_payment_not_recognised card_payment_wrong_exchange_rate card_swallowed cash_withdrawal_charge change_pin contactless_not_working declined_card_payment exchange_rate failed_transfer lost_or_stolen_card pending_transfer pin_blocked request_refund terminate_account top_up_failed transaction_charged_twice transfer_fee_charged transfer_not_received_by_recipient verify_my_identity",
+    ),
+    ("calibration/boolq_answer", "answer boolean"),
     ("calibration/chaos_nli", "entailment choice entailment neutral contradiction"),
     ("calibration/civil_comments_toxicity", "toxic boolean; severity score 1 2 3 4 5"),
+    ("calibration/civil_comments_toxicity_rate", "toxicity_rate score 0.0 0.2 0.5 0.7 0.9"),
+    (
+        "calibration/clinc_oos_intent",
+        "intent choice alarm balance book_flight cook_time directions play_music reminder report_lost_card timer translate weather out_of_scope",
+    ),
+    (
+        "calibration/go_emotions_emotion",
+        "emotion choice admiration amusement anger annoyance approval caring confusion curiosity desire disappointment disapproval disgust embarrassment excitement fear gratitude joy love optimism pride realization relief remorse sadness surprise neutral",
+    ),
     ("calibration/grounding_claim_check", "supported boolean"),
     ("calibration/ms_marco_relevance", "relevant boolean"),
     ("calibration/prompt_injection", "injection boolean"),
+    ("calibration/sst5_sentiment", "sentiment score 0 1 2 3 4"),
+    ("calibration/yelp_stars", "stars score 1 2 3 4 5"),
     ("docs/docs_claim_evidence", "evidence choice measured cited illustrated unsupported"),
     (
         "docs/docs_diataxis",
