@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the images of this revision with Cloud Build and puts them into Artifact Registry: the server for GPU (cuda80 for
 # L4 and A100, cuda120 for RTX PRO 6000) and both programs for a plain CPU. An image that is there is not built again.
-# Called by `make cloudrun-build`. Needs GCP_PROJECT and GCP_REGION; GPU=l4|rtx. Read next: cloudrun/cloudbuild.yaml.
+# Called by `make cloudrun-build`. Needs GCP_PROJECT and GCP_REGION; GPU=l4|rtx, BUILD_MACHINE. Read next: cloudrun/cloudbuild.yaml.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/../scripts/cloud.sh"
 need_project
@@ -29,7 +29,7 @@ build() {
   fi
   apply builds submit "$root" "--config=$root/cloudrun/cloudbuild.yaml" \
     "--region=$GCP_REGION" "--service-account=projects/$GCP_PROJECT/serviceAccounts/$(account dgem-build)" \
-    "--gcs-source-staging-dir=gs://$build_bucket/source" "--gcs-log-dir=gs://$build_bucket/logs" \
+    "--gcs-source-staging-dir=gs://$build_bucket/source" "--gcs-log-dir=gs://$build_bucket/logs" ${BUILD_MACHINE:+"--machine-type=$BUILD_MACHINE"} \
     "--substitutions=_IMAGE=$image:$tag,_DOCKERFILE=$2,_CAPABILITY=$3,_REVISION=$revision"
 }
 

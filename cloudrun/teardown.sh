@@ -21,6 +21,8 @@ remove() {
 }
 failed=
 
+# Where a service of Google's is off nothing can be listed.
+enable_services run artifactregistry iam storage
 in_region=--region=$GCP_REGION
 remove run services describe "$service" "$in_region" -- run services delete "$service" "$in_region"
 remove run jobs describe dgem-batch "$in_region" -- run jobs delete dgem-batch "$in_region"

@@ -36,6 +36,8 @@ remove() {
   done <<<"$lines"
 }
 
+# Where a service of Google's is off nothing can be listed.
+enable_services compute iam
 remove machines compute instances delete --delete-disks=all
 remove disks compute disks delete
 remove rules compute firewall-rules delete

@@ -15,6 +15,8 @@ case ${1:-} in
     exit 2
     ;;
 esac
+# A question of gcloud's own would wait for an answer that nobody sees asked.
+export CLOUDSDK_CORE_DISABLE_PROMPTS=1
 # Commands are printed here even where the output of `query` is captured.
 exec 3>&1
 scratch=$(mktemp -d)

@@ -10,8 +10,10 @@ python_environment shell
 export PATH=$environment/bin:$PATH PYTHON=$environment/bin/python
 cd "$root"
 
-mapfile -t scripts < <(git ls-files -co --exclude-standard '*.sh' .ci/run scripts/tests/stub 'scripts/tests/*.bash')
-mapfile -t yaml < <(git ls-files -co --exclude-standard '*.yaml' '*.yml')
+# What is committed and what is about to be; no `mapfile`, for the bash of a Mac has none.
+scripts=() yaml=()
+while read -r name; do scripts+=("$name"); done < <(git ls-files -co --exclude-standard '*.sh' .ci/run scripts/tests/stub 'scripts/tests/*.bash')
+while read -r name; do yaml+=("$name"); done < <(git ls-files -co --exclude-standard '*.yaml' '*.yml')
 shellcheck -x -S style "${scripts[@]}"
 shfmt -d -i 2 -ci "${scripts[@]}" scripts/tests/*.bats
 hadolint cloudrun/*ockerfile

@@ -345,6 +345,29 @@ F
   grep -q stopped "$folder/results-0.jsonl"
 }
 
+# In a shell of its own: server.sh sets a trap for its end, and so does bats.
+two_tasks() (
+  . "$root/scripts/server.sh"
+  start_server "$root/fixtures/demo-model" 3>&-
+  export DGEM_URL=$url/v1 CLOUD_RUN_TASK_COUNT=2
+  for CLOUD_RUN_TASK_INDEX in 0 1 0; do
+    export CLOUD_RUN_TASK_INDEX
+    "$root/cloudrun/batch-task.sh" "$1" -t support_triage --jobs 2
+  done
+)
+
+@test "batch task: the real dgem shares the rows, and asks nothing twice" {
+  [ -x "$root/bin/dgem" ] && [ -x "$root/bin/dgemma-server" ] || skip "not checked: bin/ is not built"
+  fake dgem <<<"#!/bin/bash
+exec '$root/bin/dgem' \"\$@\""
+  folder=$BATS_TEST_TMPDIR/rows
+  mkdir "$folder"
+  for id in 1 2 3 4 5; do echo "{\"id\": \"$id\", \"ticket\": \"I was charged twice.\"}"; done >"$folder/rows.jsonl"
+  two_tasks "$folder"
+  [ "$(jq -r .id "$folder"/results-*.jsonl | sort | tr -d '\n')" = 12345 ]
+  [ "$(jq -r .id "$folder/results-0.jsonl" | sort | tr -d '\n')" = 135 ]
+}
+
 @test "the scripts work from any directory and with spaces in their path" {
   copy="$BATS_TEST_TMPDIR/a b/c"
   mkdir -p "$copy"

@@ -64,6 +64,9 @@ lacks() {
   fi
 }
 
+# A program in the background, without the descriptor that bats waits for.
+background() { "$@" >"$BATS_TEST_TMPDIR/background" 2>&1 3>&- & }
+
 # refused CODE TEXT COMMAND…: the command ends with this code and says this, with a hint, and changes nothing.
 refused() {
   local code=$1 text=$2

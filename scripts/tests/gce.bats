@@ -103,6 +103,21 @@ cloud() {
   [[ $output == *'the last phase was: weights'* ]]
 }
 
+@test "deploy: the signal to stop ends the wait at once and leaves nothing behind" {
+  export GCP_ZONE=europe-west4-a TMPDIR=$BATS_TEST_TMPDIR/tmp POLL_SECONDS=1
+  mkdir "$TMPDIR"
+  answer '*get-serial-port-output*' 0 'x dgem-startup: weights\n'
+  cloud
+  background "$root/gce/deploy.sh"
+  deploy=$!
+  for _ in $(seq 200); do grep -q get-serial "$CALLS" && break || sleep 0.1; done
+  kill -TERM "$deploy"
+  code=0
+  wait "$deploy" || code=$?
+  [ "$code" -eq 143 ]
+  [ -z "$(ls -A "$TMPDIR")" ]
+}
+
 @test "teardown: machines, disks and rules of dgem go, and nothing else" {
   # What is there until it is deleted.
   fake gcloud <<'F'
