@@ -22,7 +22,8 @@ demo: build ## Start the server on the demo model, make one decision, stop the s
 test: ## Run every test, those of the model with each kind of CPU kernel that this machine has
 	$(CARGO) test --workspace --locked
 	DGEMMA_CPU=portable $(CARGO) test -p diffusion-gemma --locked --lib --tests
-	if grep -qs avx512dq /proc/cpuinfo; then DGEMMA_CPU=avx512 $(CARGO) test -p diffusion-gemma --locked --lib --tests; fi
+	if grep -qs avx512dq /proc/cpuinfo; then \
+	  for kind in avx2 avx512; do DGEMMA_CPU=$$kind $(CARGO) test -p diffusion-gemma --locked --lib --tests || exit 1; done; fi
 
 lint: ## Check formatting and lints; warnings are errors
 	$(CARGO) fmt --all --check

@@ -1,7 +1,7 @@
 //! Times passes of the fast path, and what the same machine's matmul can do, in one run.
 //!
 //! `DGEMMA_BENCH_MODEL=DIR cargo bench -p diffusion-gemma` (default: the demo checkpoint). `DGEMMA_BENCH_DTYPE=bf16` for
-//! bf16 products; `DGEMMA_BENCH_QUANT=q8_0|q6k|q4k` for quantised weights; `DGEMMA_CPU=portable|avx512|amx` for other kernels; `RAYON_NUM_THREADS=2` for the number of threads.
+//! bf16 products; `DGEMMA_BENCH_QUANT=q8_0|q6k|q4k` for quantised weights; `DGEMMA_CPU=portable|avx2|avx512|amx` for other kernels; `RAYON_NUM_THREADS=2` for the number of threads.
 //! Every case prints median, minimum and maximum of its runs, and the median CPU time of all threads, which says more where
 //! other work shares the cores. A name as argument keeps the cases that contain it.
 
@@ -49,26 +49,24 @@ fn main() {
         mb(model.weight_bytes()),
         mb(resident())
     );
-    let peaks = peak();
-    let peak = if dtype == DType::BF16 { peaks[1] } else { peaks[0] };
+    let peak = peak(dtype, None);
+    let peak = if quant.is_some() { self::peak(dtype, quant) } else { peak };
     Bench { model, filter, peak }.decisions();
 }
 
-/// GFLOP per second that a large matmul of these kernels reaches, in f32 and in bf16.
-fn peak() -> [f64; 2] {
+/// GFLOP per second that a large matmul of these kernels reaches.
+fn peak(dtype: DType, quant: Option<Quant>) -> f64 {
     let (rows, inputs, outputs) = (1024, 1024, 4096);
     let gflop = 2.0 * (rows * inputs * outputs) as f64 / 1e9;
-    [("f32", DType::F32), ("bf16", DType::BF16)].map(|(name, dtype)| {
-        let matmul = diffusion_gemma::packed_matmul(inputs, outputs, dtype);
-        let x = Tensor::ones((rows, inputs), DType::F32, &Device::Cpu).unwrap();
-        let times = measure(|| drop(matmul(&x)));
-        println!(
-            "matmul [{rows}, {inputs}]·[{inputs}, {outputs}] {name}: {:.0} GFLOP/s, {:.0} per CPU second",
-            gflop / times.median.as_secs_f64(),
-            gflop / times.cpu.as_secs_f64()
-        );
-        gflop / times.median.as_secs_f64()
-    })
+    let matmul = diffusion_gemma::packed_matmul(inputs, outputs, dtype, quant);
+    let x = Tensor::ones((rows, inputs), DType::F32, &Device::Cpu).unwrap();
+    let times = measure(|| drop(matmul(&x)));
+    println!(
+        "matmul [{rows}, {inputs}]·[{inputs}, {outputs}] {dtype:?}, {quant:?}: {:.0} GFLOP/s, {:.0} per CPU second",
+        gflop / times.median.as_secs_f64(),
+        gflop / times.cpu.as_secs_f64()
+    );
+    gflop / times.median.as_secs_f64()
 }
 
 struct Bench {

@@ -44,6 +44,7 @@ pub fn cpu_kernels() -> &'static str {
     match cpu::isa() {
         cpu::Isa::Amx => "AMX and AVX-512 kernels",
         cpu::Isa::Avx512 => "AVX-512 kernels",
+        cpu::Isa::Avx2 => "AVX2 kernels",
         cpu::Isa::Portable => "portable kernels",
     }
 }
@@ -54,7 +55,8 @@ pub fn packed_matmul(
     inputs: usize,
     outputs: usize,
     dtype: DType,
+    quant: Option<Quant>,
 ) -> impl Fn(&candle_core::Tensor) -> Result<candle_core::Tensor> {
-    let projection = linear::Linear::constant(inputs, outputs, dtype);
+    let projection = linear::Linear::constant(inputs, outputs, dtype, quant);
     move |x| projection.as_ref().map_err(|e| Error::Input(e.to_string())).and_then(|p| p.forward(x))
 }

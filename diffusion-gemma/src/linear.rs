@@ -1,8 +1,8 @@
 //! A projection: `y = x Wᵀ`, weights `[out, in]`, no bias anywhere in this model.
 //!
-//! Three forms: packed bf16 for the CPU kernels of `cpu/` (where the checkpoint is bf16 and the processor has them), a
-//! quantised matrix of the tensor library where that was asked for, and a plain tensor for everything else. The plain
-//! reference path reads all of them through [`Linear::rows`].
+//! Three forms: packed for the CPU kernels of `cpu/` (bf16 as the checkpoint has it, or quantised blocks), a quantised matrix
+//! of the tensor library where there is no kernel for it, and a plain tensor for everything else. The plain reference path
+//! reads all of them through [`Linear::rows`].
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use candle_core::quantized::{GgmlDType, QMatMul, QTensor};
 use candle_core::{DType, Device, Module, Tensor};
 use rayon::prelude::*;
 
-use crate::cpu::{self, Activations, PackedBf16, Precision};
+use crate::cpu::{Activations, BlockFormat, Matrix, PackedBf16, PackedBlocks, Precision};
 use crate::error::Result;
 use crate::tensor::{matrix, values};
 
@@ -22,9 +22,9 @@ const MIXED_ROWS: usize = 4096;
 pub(crate) enum Linear {
     /// `[out, in]` in the compute type.
     Dense(Tensor),
-    /// bf16 weights in the order the CPU kernels read them; f32 in and out.
-    Packed(PackedBf16, Precision),
-    /// Blocks of small integers with their scales; f32 in and out.
+    /// Weights in the order the CPU kernels read them; f32 in and out.
+    Packed(Matrix),
+    /// Blocks of small integers with their scales, as the tensor library multiplies them; f32 in and out.
     Quantized(Arc<QTensor>, QMatMul),
 }
 
@@ -57,18 +57,43 @@ impl Quant {
 
 impl Linear {
     /// A projection whose weights are all one half, in the form this CPU computes with.
-    pub(crate) fn constant(inputs: usize, outputs: usize, dtype: DType) -> Result<Self> {
+    pub(crate) fn constant(
+        inputs: usize,
+        outputs: usize,
+        dtype: DType,
+        quant: Option<Quant>,
+    ) -> Result<Self> {
+        let dense = || Tensor::full(0.5f32, (outputs, inputs), &Device::Cpu);
+        if let Some(quant) = quant.and_then(|quant| quant.for_inputs(inputs)) {
+            return Self::quantized(&dense()?, quant);
+        }
         if PackedBf16::supported(inputs) {
             let half = half::bf16::from_f32(0.5).to_le_bytes().repeat(inputs * outputs);
             let precision = if dtype == DType::BF16 { Precision::Bf16 } else { Precision::F32 };
-            return Ok(Self::Packed(PackedBf16::pack(&[&half], inputs), precision));
+            return Ok(Self::Packed(Matrix::Bf16(PackedBf16::pack(&[&half], inputs), precision)));
         }
-        Ok(Self::Dense(Tensor::full(0.5f32, (outputs, inputs), &Device::Cpu)?))
+        Ok(Self::Dense(dense()?))
     }
 
     /// Quantises `[out, in]` weights.
     pub(crate) fn quantized(weight: &Tensor, quant: Quant) -> Result<Self> {
-        let tensor = Arc::new(QTensor::quantize(weight, quant.format())?);
+        Self::from_blocks(QTensor::quantize(weight, quant.format())?)
+    }
+
+    /// Quantised `[out, in]` weights: packed where there are kernels for their format.
+    pub(crate) fn from_blocks(weight: QTensor) -> Result<Self> {
+        let format = match weight.dtype() {
+            GgmlDType::Q8_0 => Some(BlockFormat::Q8_0),
+            GgmlDType::Q4_0 => Some(BlockFormat::Q4_0),
+            GgmlDType::Q4_1 => Some(BlockFormat::Q4_1),
+            GgmlDType::Q4K => Some(BlockFormat::Q4K),
+            _ => None,
+        };
+        if let Some(format) = format.filter(|_| PackedBlocks::supported() && weight.device().is_cpu()) {
+            let packed = PackedBlocks::pack(format, &weight.data()?, weight.shape().dims2()?.1);
+            return Ok(Self::Packed(Matrix::Blocks(packed)));
+        }
+        let tensor = Arc::new(weight);
         let matmul = QMatMul::from_arc(Arc::clone(&tensor))?;
         Ok(Self::Quantized(tensor, matmul))
     }
@@ -80,16 +105,14 @@ impl Linear {
             Self::Quantized(_, matmul) => {
                 Ok(matmul.forward(&x.to_dtype(DType::F32)?)?.to_dtype(x.dtype())?)
             }
-            Self::Packed(weight, _) => matrix(self.product(x)?, weight.outputs),
+            Self::Packed(weight) => matrix(self.product(x)?, weight.outputs()),
         }
     }
 
     /// `x: [rows, in]` → `[rows, out]` as plain f32 values.
     pub(crate) fn product(&self, x: &Tensor) -> Result<Vec<f32>> {
-        if let Self::Packed(weight, precision) = self {
-            let rows = x.dim(0)?;
-            let x = values(x)?;
-            return Ok(weight.matmul(&Activations::new(&x, rows, weight.inputs, *precision)));
+        if let Self::Packed(weight) = self {
+            return Ok(weight.matmul(&values(x)?, x.dim(0)?));
         }
         Ok(self.forward(x)?.to_dtype(DType::F32)?.flatten_all()?.to_vec1()?)
     }
@@ -98,7 +121,7 @@ impl Linear {
     ///
     /// Packed weights are turned around a piece at a time, so that only the pieces in work are held twice.
     pub(crate) fn mixed_rows(&self, p: Vec<f32>, rows: usize, dtype: DType) -> Result<Tensor> {
-        let Self::Packed(weight, precision) = self else {
+        let Self::Packed(Matrix::Bf16(weight, precision)) = self else {
             let dense = self.dense()?;
             let p = Tensor::from_vec(p, (rows, dense.dim(0)?), &Device::Cpu)?.to_device(dense.device())?;
             return Ok(p.to_dtype(dense.dtype())?.matmul(&dense)?.to_dtype(dtype)?);
@@ -124,12 +147,9 @@ impl Linear {
         match self {
             Self::Dense(weight) => Ok(weight.narrow(0, start, len)?),
             Self::Quantized(weight, _) => Ok(weight.dequantize(&weight.device())?.narrow(0, start, len)?),
-            Self::Packed(weight, _) => {
-                let mut rows = vec![0f32; len * weight.inputs];
-                for (i, row) in rows.chunks_exact_mut(weight.inputs).enumerate() {
-                    weight.read_row(start + i, row);
-                }
-                matrix(rows, weight.inputs)
+            Self::Packed(weight) => {
+                let ids: Vec<u32> = (start as u32..(start + len) as u32).collect();
+                matrix(weight.read_rows(&ids), weight.inputs())
             }
         }
     }
@@ -139,15 +159,15 @@ impl Linear {
         let outputs = match self {
             Self::Dense(weight) => weight.dim(0)?,
             Self::Quantized(weight, _) => weight.shape().dims2()?.0,
-            Self::Packed(weight, _) => weight.outputs,
+            Self::Packed(weight) => weight.outputs(),
         };
         self.rows(0, outputs)
     }
 
     /// Chosen weight rows, `[ids, in]`, in the type of the activations.
     pub(crate) fn select(&self, ids: &[u32]) -> Result<Tensor> {
-        if let Self::Packed(weight, _) = self {
-            return matrix(cpu::read_rows(weight, ids), weight.inputs);
+        if let Self::Packed(weight) = self {
+            return matrix(weight.read_rows(ids), weight.inputs());
         }
         let all = self.dense()?;
         Ok(all.index_select(&Tensor::new(ids, all.device())?, 0)?)
@@ -158,7 +178,7 @@ impl Linear {
         match self {
             Self::Dense(weight) => weight.elem_count() * weight.dtype().size_in_bytes(),
             Self::Quantized(weight, _) => weight.storage_size_in_bytes(),
-            Self::Packed(weight, _) => weight.bytes(),
+            Self::Packed(weight) => weight.bytes(),
         }
     }
 }

@@ -10,7 +10,7 @@ use rayon::prelude::*;
 
 use crate::checkpoint::Checkpoint;
 use crate::config::{Attention, Config};
-use crate::cpu::{self, Isa, PackedBf16, Precision};
+use crate::cpu::{self, Isa, Matrix, PackedBf16, Precision};
 use crate::error::Result;
 use crate::linear::{Linear, Quant};
 use crate::model::{Layer, Model, Router, SelfConditioning};
@@ -132,7 +132,7 @@ impl Loader<'_> {
             let names: Vec<&str> = parts.iter().map(|(name, _)| name.as_str()).collect();
             let packed = PackedBf16::pack(&self.checkpoint.raw(&names), inputs);
             (self.report)(self.checkpoint.loaded_bytes(), self.checkpoint.file_bytes());
-            return Ok(Linear::Packed(packed, precision(options)));
+            return Ok(Linear::Packed(Matrix::Bf16(packed, precision(options))));
         }
         let parts: Vec<Tensor> = parts
             .iter()
@@ -156,7 +156,7 @@ impl Loader<'_> {
         if options_fit(options, inputs) && self.checkpoint.stored_dtype(name, &shape)? == DType::BF16 {
             let experts = self.checkpoint.raw(&[name])[0]
                 .chunks_exact(2 * outputs * inputs)
-                .map(|one| Linear::Packed(PackedBf16::pack(&[one], inputs), precision(options)))
+                .map(|one| Linear::Packed(Matrix::Bf16(PackedBf16::pack(&[one], inputs), precision(options))))
                 .collect();
             (self.report)(self.checkpoint.loaded_bytes(), self.checkpoint.file_bytes());
             return Ok(experts);

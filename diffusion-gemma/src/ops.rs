@@ -213,13 +213,13 @@ pub(crate) fn experts(layer: &Layer, x: &Tensor, routing: &Routing) -> Result<Te
         .iter()
         .zip(&layer.expert_down)
         .map(|pair| match pair {
-            (Linear::Packed(gate_up, _), Linear::Packed(down, _)) => Some(ExpertWeights { gate_up, down }),
+            (Linear::Packed(gate_up), Linear::Packed(down)) => Some(ExpertWeights { gate_up, down }),
             _ => None,
         })
         .collect();
-    if let (Some(packed), Some(Linear::Packed(_, precision))) = (packed, layer.expert_down.first()) {
+    if let Some(packed) = packed {
         let h = x.dim(1)?;
-        return matrix(cpu::mix(&values(x)?, h, &packed, &routing.experts, &routing.weights, *precision), h);
+        return matrix(cpu::mix(&values(x)?, h, &packed, &routing.experts, &routing.weights), h);
     }
     let (rows, h) = x.dims2()?;
     let mut by_expert: Vec<Vec<usize>> = vec![Vec::new(); layer.expert_down.len()];

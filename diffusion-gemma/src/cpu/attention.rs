@@ -10,9 +10,10 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::Shared;
 use super::fresh::Fresh;
+use super::kernels::Product;
 use super::rows::{exp, wide};
+use super::{Isa, Shared, isa};
 
 /// Query rows of one job; the keys they see.
 #[derive(Debug)]
@@ -31,6 +32,8 @@ pub(crate) struct AttentionJob<'a> {
 
 /// Query rows of one task.
 const TASK_ROWS: usize = 48;
+/// Query rows whose scores are held together: a multiple of what the kernels take at a time.
+const BLOCK: usize = 12;
 /// Keys whose scores are computed together.
 const KEYS: usize = 32;
 /// Lanes of a sum over keys.
@@ -93,11 +96,11 @@ impl Task<'_> {
             stride += (piece.lead + piece.keys.len()).next_multiple_of(KEYS);
             piece
         });
-        let mut scores = vec![0f32; block_rows() * stride];
+        let mut scores = vec![0f32; BLOCK * stride];
         let group = self.heads.0 / self.heads.1;
         for head in self.kv_head * group..(self.kv_head + 1) * group {
-            for row in rows.clone().step_by(block_rows()) {
-                let block = row..(row + block_rows()).min(rows.end);
+            for row in rows.clone().step_by(BLOCK) {
+                let block = row..(row + BLOCK).min(rows.end);
                 let q = &self.job.q[row * width + head * self.head_dim..];
                 // Columns of the line that this block computes, per piece: whole groups, counted from the first packed one.
                 let computed = [0, 1].map(|kind| {
@@ -235,16 +238,6 @@ wide! {
     }
 }
 
-#[cfg(target_arch = "x86_64")]
-fn block_rows() -> usize {
-    super::avx512::BLOCK
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn block_rows() -> usize {
-    12
-}
-
 /// `c[rows, columns] (+)= a[rows, depth] · b[depth, columns]` with distances of rows.
 #[cfg(target_arch = "x86_64")]
 #[allow(clippy::too_many_arguments)] // a matrix product has that many sizes
@@ -261,10 +254,15 @@ fn multiply(
     accumulate: bool,
 ) {
     assert!(a.len() >= (rows - 1) * a_stride + depth && b.len() >= (depth - 1) * b_stride + columns);
-    let product =
-        super::avx512::Product { rows, depth, columns, strides: [a_stride, b_stride, c_stride], accumulate };
-    // SAFETY: the slices hold the blocks (checked above), `c` is the caller's, and `isa` has found AVX-512.
-    unsafe { product.run(a.as_ptr(), b.as_ptr(), c) };
+    let product = Product { rows, depth, columns, strides: [a_stride, b_stride, c_stride], accumulate };
+    let (a, b) = (a.as_ptr(), b.as_ptr());
+    // SAFETY: the slices hold the blocks (checked above), `c` is the caller's, and `isa` has found the instructions.
+    unsafe {
+        match isa() {
+            Isa::Avx2 => super::avx2::product(&product, a, b, c),
+            _ => super::avx512::product(&product, a, b, c),
+        }
+    }
 }
 
 #[cfg(not(target_arch = "x86_64"))]

@@ -8,17 +8,16 @@
 use rayon::prelude::*;
 
 use super::fresh::Fresh;
-use super::packed::{PackedBf16, Precision};
 use super::rows::{fill, geglu_here};
-use super::{Activations, Shared};
+use super::{Matrix, Shared};
 
 /// Weights of one expert.
 #[derive(Debug)]
 pub(crate) struct ExpertWeights<'a> {
     /// `[2·width, hidden]`.
-    pub(crate) gate_up: &'a PackedBf16,
+    pub(crate) gate_up: &'a Matrix,
     /// `[hidden, width]`.
-    pub(crate) down: &'a PackedBf16,
+    pub(crate) down: &'a Matrix,
 }
 
 /// `x: [rows, hidden]`; `chosen`, `weights`: `[rows · top_k]` → `[rows, hidden]`.
@@ -28,7 +27,6 @@ pub(crate) fn mix(
     experts: &[ExpertWeights<'_>],
     chosen: &[u32],
     weights: &[f32],
-    precision: Precision,
 ) -> Vec<f32> {
     let rows = x.len() / hidden;
     let top_k = chosen.len() / rows;
@@ -45,9 +43,9 @@ pub(crate) fn mix(
         let mut of_rows = Vec::with_capacity(places.len() * hidden);
         places.iter().for_each(|place| of_rows.extend_from_slice(&x[place / top_k * hidden..][..hidden]));
         let ExpertWeights { gate_up, down } = &experts[expert];
-        let gates = gate_up.matmul_here(&Activations::new(&of_rows, places.len(), hidden, precision));
-        let inner = geglu_here(&gates, down.inputs);
-        let mut out = down.matmul_here(&Activations::new(&inner, places.len(), down.inputs, precision));
+        let gates = gate_up.matmul_here(&of_rows, places.len());
+        let inner = geglu_here(&gates, down.inputs());
+        let mut out = down.matmul_here(&inner, places.len());
         for (place, row) in places.iter().zip(out.chunks_exact_mut(hidden)) {
             row.iter_mut().for_each(|x| *x *= weights[*place]);
             // SAFETY: every place belongs to one expert, and lies inside `parts`.

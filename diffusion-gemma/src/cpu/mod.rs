@@ -1,8 +1,9 @@
-//! Kernels for CPUs with AVX-512 (and AMX where there is one): what the tensor library does far below the machine's peak.
+//! Kernels for CPUs with AVX2 or AVX-512 (and AMX where there is one): what the tensor library does far below the machine's
+//! peak.
 //!
 //! Chosen at run time by [`isa`]; every caller keeps a portable path beside them (`linear.rs`, `ops.rs`), and the tests
-//! compare both. Weights stay bf16 as published, packed once at load ([`PackedBf16`]); arithmetic is f32, or bf16 products
-//! with f32 sums where the caller asks for that.
+//! compare both. Weights stay bf16 as published ([`PackedBf16`]) or small integers with scales ([`PackedBlocks`]), packed
+//! once at load; arithmetic is f32, or bf16 products with f32 sums where the caller asks for that.
 
 #![cfg_attr(not(target_arch = "x86_64"), allow(dead_code))] // kept compiling everywhere, used only there
 
@@ -11,17 +12,25 @@ mod activations;
 mod amx;
 mod attention;
 #[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
 mod avx512;
 mod experts;
 mod fresh;
+mod int_rows;
+mod kernels;
+mod matrix;
 mod packed;
+mod packed_blocks;
 mod rows;
 mod vocabulary;
 
 pub(crate) use activations::Activations;
 pub(crate) use attention::{AttentionJob, attend};
 pub(crate) use experts::{ExpertWeights, mix};
+pub(crate) use matrix::Matrix;
 pub(crate) use packed::{PackedBf16, Precision};
+pub(crate) use packed_blocks::{BlockFormat, PackedBlocks};
 pub(crate) use rows::{add_normed, combine, geglu, heads, norm};
 pub(crate) use vocabulary::{RowDemand, RowReading, read_vocabulary};
 
@@ -36,66 +45,65 @@ pub(crate) enum Isa {
     Amx,
     /// AVX-512 alone.
     Avx512,
-    /// Neither: the tensor library's own kernels are used.
+    /// AVX2 and FMA.
+    Avx2,
+    /// None of these: the tensor library's own kernels are used.
     Portable,
 }
 
-/// Lowers the choice, for tests and comparisons: `portable`, `avx512` or `amx`.
+/// Lowers the choice, for tests and comparisons: one of [`KINDS`].
 const VARIABLE: &str = "DGEMMA_CPU";
+
+/// Names of the kinds, the best first. A processor that has one of them has all after it.
+const KINDS: [(&str, Isa); 4] =
+    [("amx", Isa::Amx), ("avx512", Isa::Avx512), ("avx2", Isa::Avx2), ("portable", Isa::Portable)];
 
 /// Checked once.
 pub(crate) fn isa() -> Isa {
     static ISA: OnceLock<Isa> = OnceLock::new();
     *ISA.get_or_init(|| {
-        let best = detect();
-        match (std::env::var(VARIABLE).as_deref(), best) {
-            (Ok("portable"), _) => Isa::Portable,
-            (Ok("avx512"), Isa::Amx) => Isa::Avx512,
-            _ => best,
-        }
+        chosen(std::env::var(VARIABLE).ok().as_deref(), detect()).unwrap_or_else(|_| detect())
     })
 }
 
 /// Refuses a choice that this processor or this program does not know.
 pub(crate) fn check_choice() -> Result<()> {
+    chosen(std::env::var(VARIABLE).ok().as_deref(), detect()).map(|_| ())
+}
+
+/// The kind of that name, if a processor whose best kind is `best` has it; the best one without a name.
+fn chosen(name: Option<&str>, best: Isa) -> Result<Isa> {
+    let Some(name) = name else { return Ok(best) };
+    let place = |isa: Isa| KINDS.iter().position(|(_, kind)| *kind == isa);
     let refuse = |why: String| Err(Error::Input(format!("{VARIABLE}: {why}; hint: leave it unset")));
-    match std::env::var(VARIABLE).as_deref() {
-        Err(_) | Ok("portable") => Ok(()),
-        Ok("avx512") if detect() != Isa::Portable => Ok(()),
-        Ok("amx") if detect() == Isa::Amx => Ok(()),
-        Ok(known @ ("avx512" | "amx")) => refuse(format!("this processor has no {known}")),
-        Ok(other) => refuse(format!("{other:?} is none of portable, avx512, amx")),
+    match KINDS.iter().find(|(known, _)| *known == name) {
+        Some((_, kind)) if place(*kind) >= place(best) => Ok(*kind),
+        Some(_) => refuse(format!("this processor has no {name}")),
+        None => refuse(format!("{name:?} is none of {}", KINDS.map(|(known, _)| known).join(", "))),
     }
 }
 
 #[cfg(target_arch = "x86_64")]
 fn detect() -> Isa {
-    let wide = is_x86_feature_detected!("avx512f")
+    let avx2 = is_x86_feature_detected!("avx2")
+        && is_x86_feature_detected!("fma")
+        && is_x86_feature_detected!("f16c");
+    let avx512 = avx2
+        && is_x86_feature_detected!("avx512f")
         && is_x86_feature_detected!("avx512bw")
         && is_x86_feature_detected!("avx512vl")
-        && is_x86_feature_detected!("avx512dq")
-        && is_x86_feature_detected!("fma");
-    match wide {
-        true if amx::available() => Isa::Amx,
-        true => Isa::Avx512,
-        false => Isa::Portable,
+        && is_x86_feature_detected!("avx512dq");
+    match (avx2, avx512) {
+        (_, true) if amx::available() => Isa::Amx,
+        (_, true) => Isa::Avx512,
+        (true, false) => Isa::Avx2,
+        (false, false) => Isa::Portable,
     }
 }
 
 #[cfg(not(target_arch = "x86_64"))]
 fn detect() -> Isa {
     Isa::Portable
-}
-
-/// The weights of some outputs, f32, `[ids, inputs]`.
-pub(crate) fn read_rows(weight: &PackedBf16, ids: &[u32]) -> Vec<f32> {
-    use rayon::prelude::*;
-    let mut rows = vec![0f32; ids.len() * weight.inputs];
-    rows.par_chunks_exact_mut(weight.inputs)
-        .with_min_len(8)
-        .zip(ids)
-        .for_each(|(row, id)| weight.read_row(*id as usize, row));
-    rows
 }
 
 /// A pointer into an output that several threads fill at disjoint places.
@@ -116,5 +124,21 @@ impl<T> Shared<T> {
 
     pub(crate) fn pointer(self) -> *mut T {
         self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_of_kernels_can_be_lowered_and_not_raised() {
+        assert_eq!(chosen(None, Isa::Avx2).unwrap(), Isa::Avx2);
+        assert_eq!(chosen(Some("avx2"), Isa::Amx).unwrap(), Isa::Avx2);
+        assert_eq!(chosen(Some("portable"), Isa::Avx512).unwrap(), Isa::Portable);
+        let refused = |name, best| chosen(Some(name), best).unwrap_err().to_string();
+        assert!(refused("amx", Isa::Avx512).contains("this processor has no amx"));
+        assert!(refused("avx2", Isa::Portable).contains("this processor has no avx2"));
+        assert!(refused("sse", Isa::Amx).contains("\"sse\" is none of amx, avx512, avx2, portable"));
     }
 }

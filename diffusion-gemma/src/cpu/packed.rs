@@ -1,18 +1,18 @@
 //! A bf16 weight matrix in the order the kernels read it, and `y = x Wᵀ` with it.
 //!
 //! Panels of 16 outputs; in a panel, one [`Line`] of 64 bytes per pair of inputs: 16 outputs × 2 inputs, the form that an
-//! AMX tile and a pair of AVX-512 registers both want. Outputs are padded to 32 and inputs to 32 with zeros.
+//! AMX tile and the vector registers both want. Outputs are padded to 32 and inputs to 32 with zeros.
 
 use rayon::prelude::*;
 
-use super::activations::{Activations, TILE_ROWS};
-use super::fresh::Fresh;
+use super::activations::Activations;
+use super::matrix::{in_parallel, pair_work};
 use super::{Isa, Shared, isa};
 
 /// Values of a line.
 pub(crate) const LANES: usize = 32;
 /// Outputs of a panel.
-const PANEL: usize = 16;
+pub(crate) const PANEL: usize = 16;
 
 /// 64 aligned bytes: 32 bf16 values.
 #[derive(Debug, Clone, Copy)]
@@ -119,51 +119,15 @@ impl PackedBf16 {
         Self { outputs: self.inputs, inputs: len.next_multiple_of(2), lines, data }
     }
 
-    /// `y = x Wᵀ`, `y: [rows, outputs]`, on all threads.
+    /// `y = x Wᵀ` into `y: [rows, outputs]`, on all threads.
     #[allow(unsafe_code)]
-    pub(crate) fn matmul(&self, x: &Activations<'_>) -> Vec<f32> {
-        let mut y = Fresh::new(x.rows * self.outputs);
-        self.columns(x, y.target());
-        // SAFETY: the pairs of panels have all columns of every row.
-        unsafe { y.written() }
-    }
-
-    /// The same into `y`.
     pub(crate) fn matmul_into(&self, x: &Activations<'_>, y: &mut [f32]) {
         assert_eq!(y.len(), x.rows * self.outputs);
-        self.columns(x, Shared::new(y));
-    }
-
-    /// `out`: room for `[x.rows, outputs]`.
-    #[allow(unsafe_code)]
-    fn columns(&self, x: &Activations<'_>, out: Shared<f32>) {
-        assert_eq!(x.width, self.inputs);
-        let pairs = self.outputs.div_ceil(2 * PANEL);
-        // A piece worth waking a thread for is about a million multiplications.
-        let work = x.rows.next_multiple_of(TILE_ROWS) * self.inputs * 2 * PANEL;
-        let piece = (1_000_000 / work.max(1)).max(1);
-        let run = |pair: usize| {
+        let out = Shared::new(y);
+        in_parallel(self.outputs, pair_work(x.rows, self.inputs), |pair| {
             // SAFETY: a pair of panels writes its own columns of `y` and no others.
             unsafe { self.pair(x, pair, out.pointer()) };
-        };
-        if pairs <= piece {
-            (0..pairs).for_each(run);
-        } else {
-            (0..pairs).into_par_iter().with_min_len(piece).for_each(run);
-        }
-    }
-
-    /// The same on the calling thread.
-    #[allow(unsafe_code)]
-    pub(crate) fn matmul_here(&self, x: &Activations<'_>) -> Vec<f32> {
-        assert_eq!(x.width, self.inputs);
-        let mut y = Fresh::new(x.rows * self.outputs);
-        for pair in 0..self.outputs.div_ceil(2 * PANEL) {
-            // SAFETY: `y` is ours alone and of that size.
-            unsafe { self.pair(x, pair, y.target().pointer()) };
-        }
-        // SAFETY: the pairs of panels have all columns of every row.
-        unsafe { y.written() }
+        });
     }
 
     /// Columns `32·pair ..` of the product.
@@ -172,7 +136,8 @@ impl PackedBf16 {
     /// `y` points to `[x.rows, outputs]`, and nobody else touches those columns meanwhile.
     #[cfg(target_arch = "x86_64")]
     #[allow(unsafe_code)]
-    unsafe fn pair(&self, x: &Activations<'_>, pair: usize, y: *mut f32) {
+    pub(super) unsafe fn pair(&self, x: &Activations<'_>, pair: usize, y: *mut f32) {
+        assert_eq!(x.width, self.inputs);
         let panels = &self.data[2 * pair * self.lines..][..2 * self.lines];
         let columns = (self.outputs - 2 * PANEL * pair).min(2 * PANEL);
         // SAFETY: the first column of the pair lies inside each row of `y`; `isa` says that the instructions exist.
@@ -180,14 +145,15 @@ impl PackedBf16 {
             let y = y.add(2 * PANEL * pair);
             match isa() {
                 Isa::Amx => super::amx::panel_pair(x, panels, y, self.outputs, columns),
-                _ => super::avx512::panel_pair(x, panels, y, self.outputs, columns),
+                Isa::Avx512 => super::avx512::panel_pair(x, panels, y, self.outputs, columns),
+                _ => super::avx2::panel_pair(x, panels, y, self.outputs, columns),
             }
         }
     }
 
     #[cfg(not(target_arch = "x86_64"))]
     #[allow(unsafe_code)]
-    unsafe fn pair(&self, _: &Activations<'_>, _: usize, _: *mut f32) {
+    pub(super) unsafe fn pair(&self, _: &Activations<'_>, _: usize, _: *mut f32) {
         unreachable!("matrices are packed only where `supported` says so");
     }
 }

@@ -1,6 +1,6 @@
 //! What a layer does row by row between its matmuls: norms, rotation, gates, sums. One sweep each, rows in parallel.
 //!
-//! Written as plain loops that the compiler turns into AVX-512; `wide` is where it is allowed to.
+//! Written as plain loops that the compiler turns into AVX-512 or AVX2; `wide` is where it is allowed to.
 
 use std::mem::MaybeUninit;
 
@@ -28,7 +28,7 @@ pub(super) fn fill(rows: usize, width: usize, each: impl Fn(usize, &mut [f32]) +
     unsafe { out.written() }
 }
 
-/// Compiles its body for AVX-512. Kernels of this module run only where [`super::isa`] found it.
+/// Compiles its body for AVX-512 and for AVX2. Kernels of this module run only where [`super::isa`] found one of them.
 macro_rules! wide {
     ($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) $body:block) => {
         $(#[$doc])*
@@ -36,12 +36,17 @@ macro_rules! wide {
         #[inline]
         fn $name($($arg: $type),*) {
             #[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,fma"))]
-            fn inner($($arg: $type),*) $body
-            // SAFETY: callers of this module have checked `isa`.
-            #[cfg(target_arch = "x86_64")]
-            unsafe { inner($($arg),*) }
-            #[cfg(not(target_arch = "x86_64"))]
-            inner($($arg),*)
+            fn by_16($($arg: $type),*) $body
+            #[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2,fma"))]
+            fn by_8($($arg: $type),*) $body
+            // SAFETY: callers of this module have checked that `isa` is not the portable one.
+            #[allow(unused_unsafe)] // where the instructions are not named
+            unsafe {
+                match $crate::cpu::isa() {
+                    $crate::cpu::Isa::Avx2 => by_8($($arg),*),
+                    _ => by_16($($arg),*),
+                }
+            }
         }
     };
 }
