@@ -322,9 +322,11 @@ mod tests {
                 let y = Matrix::Blocks(packed).matmul(&x, rows);
                 for (n, found) in y.iter().enumerate() {
                     let (x, w) = (&x[n / outputs * inputs..], &weights[n % outputs * inputs..]);
-                    let wanted: f64 = (0..inputs).map(|i| f64::from(x[i]) * f64::from(w[i])).sum();
+                    let products = x.iter().zip(w).take(inputs).map(|(x, w)| f64::from(*x) * f64::from(*w));
+                    let (wanted, size) = products
+                        .fold((0.0, 0.0), |(sum, size), product| (sum + product, size + product.abs()));
                     assert!(
-                        (f64::from(*found) - wanted).abs() < 3e-4,
+                        (f64::from(*found) - wanted).abs() < 1e-5 * size,
                         "{format:?}, {rows} rows, {outputs} outputs, {n}: {found}, not {wanted}"
                     );
                 }
