@@ -5,7 +5,9 @@
 
 mod condition;
 
-use decision::{Answer, Diagnostics, Schema};
+use std::collections::HashMap;
+
+use decision::{Answer, Diagnostics, Schema, entropy_nats, hesitation_over};
 use serde::Serialize;
 
 use self::condition::Condition;
@@ -23,6 +25,8 @@ pub struct Gates {
     max_hesitation: Option<f64>,
     min_confidence: Option<f64>,
     min_label_mass: Option<f64>,
+    /// Question id → how many answers it allows.
+    alternatives: HashMap<String, usize>,
 }
 
 /// One gate that one answer did not pass.
@@ -49,6 +53,11 @@ impl Gates {
             max_hesitation: share("--max-hesitation", &flags.max_hesitation)?,
             min_confidence: share("--min-confidence", &flags.min_confidence)?,
             min_label_mass: share("--min-label-mass", &flags.min_label_mass)?,
+            alternatives: schema
+                .asked()
+                .iter()
+                .map(|question| (question.id.clone(), question.alternatives()))
+                .collect(),
         })
     }
 
@@ -85,6 +94,16 @@ impl Gates {
         condition.map(|_| "--fail-if").or(first)
     }
 
+    /// Confidence and hesitation: those of the answer or those of its probabilities, whichever are worse. `verdict` lets them
+    /// differ by what rounding may do.
+    fn certainty(&self, id: &str, answer: &Answer) -> (f64, f64) {
+        let own = answer.probabilities.get(answer.name()).copied().unwrap_or(0.0);
+        let given: Vec<f64> = answer.probabilities.values().copied().collect();
+        let alternatives = self.alternatives.get(id).copied().unwrap_or(given.len());
+        let hesitation = hesitation_over(entropy_nats(&given), alternatives);
+        (own.min(answer.confidence), hesitation.max(answer.hesitation))
+    }
+
     fn check(
         &self,
         row: &Row<'_>,
@@ -99,16 +118,17 @@ impl Gates {
                 format!("the answer is {}, as in `{}`", visible(answer.name()), visible(&condition.text)),
             );
         }
-        if let Some(most) = self.max_hesitation.filter(|most| answer.hesitation > *most) {
+        let (confidence, hesitation) = self.certainty(row.id, answer);
+        if let Some(most) = self.max_hesitation.filter(|most| hesitation > *most) {
             fail(
                 "--max-hesitation",
-                format!("a hesitation of {} is above {}", percent(answer.hesitation), percent(most)),
+                format!("a hesitation of {} is above {}", percent(hesitation), percent(most)),
             );
         }
-        if let Some(least) = self.min_confidence.filter(|least| answer.confidence < *least) {
+        if let Some(least) = self.min_confidence.filter(|least| confidence < *least) {
             fail(
                 "--min-confidence",
-                format!("a confidence of {} is below {}", percent(answer.confidence), percent(least)),
+                format!("a confidence of {} is below {}", percent(confidence), percent(least)),
             );
         }
         // A second model states its answer; there are no labels.

@@ -3,7 +3,7 @@
 //! The `decision` crate reads it with tolerance for other servers; what it then says must still be one of the allowed answers
 //! with a distribution over exactly these. Every refusal names what came and what was allowed.
 
-use decision::{Answer, AnswerValue, Question, hesitation_over};
+use decision::{Answer, AnswerValue, Question, entropy_nats, hesitation_over};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -11,6 +11,8 @@ use crate::foreign::{clipped, visible};
 
 /// How far the probabilities may be from a sum of 1, and numbers that follow from them from these: servers round.
 const ROUNDING: f64 = 1e-2;
+/// The same for entropies, which small probabilities that were rounded away make too small. In nats, and as a share of ln K.
+const ENTROPY_ROUNDING: f64 = 2e-2;
 /// How far below the largest probability the winner's may be: two that are equal may be rounded apart.
 const TIE: f64 = 1e-6;
 /// Characters of a foreign text that a message repeats.
@@ -18,7 +20,8 @@ const SHOWN_CHARS: usize = 60;
 
 pub(super) struct Checked {
     pub(super) answer: Answer,
-    pub(super) note: Option<String>,
+    /// What is worth a warning.
+    pub(super) notes: Vec<String>,
 }
 
 /// The answer with its probabilities in the order of the question, or the reason why it does not count.
@@ -48,7 +51,7 @@ pub(super) fn check(question: &Question, raw: &Value) -> Result<Checked, String>
             shown(names[winner])
         ));
     }
-    let note = distribution(question, &names, raw, &answer)?;
+    let mut notes: Vec<String> = distribution(question, &names, raw, &answer)?.into_iter().collect();
     most_probable(&answer, names[winner])?;
     numbers(question, &answer)?;
     answer.probabilities.sort_by_key(|name, _| names.iter().position(|known| known == name));
@@ -56,7 +59,59 @@ pub(super) fn check(question: &Question, raw: &Value) -> Result<Checked, String>
         // Of all the answers that were allowed, not only of those in the reply.
         answer.hesitation = hesitation_over(answer.entropy_nats, names.len());
     }
-    Ok(Checked { answer, note })
+    notes.extend(certainty(question, raw, &mut answer));
+    Ok(Checked { answer, notes })
+}
+
+/// The probabilities say how sure an answer is. Where the numbers beside them say something else, those of the probabilities
+/// count, and a note tells.
+fn certainty(question: &Question, raw: &Value, answer: &mut Answer) -> Option<String> {
+    let given: Vec<f64> = answer.probabilities.values().copied().collect();
+    let own = answer.probabilities.get(answer.name()).copied().unwrap_or(0.0);
+    let (least, most) = entropies(&given, question.alternatives());
+    let entropy = match answer.entropy_nats {
+        said if said < least - ENTROPY_ROUNDING => least,
+        said if said > most + ENTROPY_ROUNDING => most,
+        said => said,
+    };
+    let hesitation = hesitation_over(entropy, question.alternatives());
+    let mut wrong = Vec::new();
+    let mut correct = |what, is: &mut f64, by_probabilities: f64, rounding: f64| {
+        if (*is - by_probabilities).abs() > rounding {
+            if raw.get(what).is_some() {
+                wrong.push(format!("{what} {} and not {}", short(by_probabilities), short(*is)));
+            }
+            *is = by_probabilities;
+        }
+    };
+    correct("confidence", &mut answer.confidence, own, ROUNDING);
+    correct("entropy", &mut answer.entropy_nats, entropy, 0.0);
+    correct("hesitation", &mut answer.hesitation, hesitation, ENTROPY_ROUNDING);
+    (!wrong.is_empty()).then(|| {
+        format!(
+            "the answer to `{}` contradicts itself: by its probabilities, which count, it has {}",
+            visible(&question.id),
+            wrong.join(", ")
+        )
+    })
+}
+
+/// The least and the most entropy of a distribution of which these are known: what is missing is one other answer's, or that of all
+/// others alike.
+fn entropies(given: &[f64], alternatives: usize) -> (f64, f64) {
+    let missing = alternatives.saturating_sub(given.len());
+    let sum: f64 = given.iter().sum();
+    if missing == 0 || sum >= 1.0 {
+        let scaled: Vec<f64> = given.iter().map(|p| p / sum).collect();
+        let entropy = entropy_nats(&scaled);
+        return (entropy, entropy);
+    }
+    let with = |rest: Vec<f64>| entropy_nats(&[given.to_vec(), rest].concat());
+    (with(vec![1.0 - sum]), with(vec![(1.0 - sum) / missing as f64; missing]))
+}
+
+fn short(value: f64) -> f64 {
+    (value * 1e4).round() / 1e4
 }
 
 /// The probabilities are those of exactly the allowed answers and add up to 1. A server that says that it left some out

@@ -90,7 +90,7 @@ fn outcome(question: &Question, reply: &Reply, notes: &mut Vec<String>) -> Outco
         Some(Value::Null) | None => Outcome::Missing,
         Some(raw) => match answer::check(question, raw) {
             Ok(checked) => {
-                notes.extend(checked.note);
+                notes.extend(checked.notes);
                 Outcome::Answered(checked.answer)
             }
             Err(reason) => Outcome::Invalid(reason),

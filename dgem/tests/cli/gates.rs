@@ -125,3 +125,45 @@ fn a_gate_that_makes_no_sense_costs_no_request() {
         assert!(stderr(&output).contains(part), "{}", stderr(&output));
     }
 }
+
+#[test]
+fn gates_look_at_the_probabilities_and_not_at_what_the_reply_says_of_itself() {
+    let mut reply = support_reply();
+    reply["answers"]["team"] = json!({"type": "choice", "label": "B", "choice": "support", "confidence": 0.99, "entropy": 0.01, "hesitation": 0.01,
+        "probabilities": {"billing": 0.35, "support": 0.4, "engineering": 0.25}});
+    for (arguments, gate) in [
+        (["--min-confidence", "90%"], "gate --min-confidence: `team`: a confidence of 40.0% is below 90.0%"),
+        (["--max-hesitation", "16%"], "gate --max-hesitation: `team`: a hesitation of 98.4% is above 16.0%"),
+    ] {
+        let output = decide(&reply, &arguments);
+        let lines = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{lines}");
+        assert!(lines.contains(gate), "{lines}");
+        assert!(
+            lines.contains("warning: the answer to `team` contradicts itself: by its probabilities, which count, it has confidence 0.4 and not 0.99, entropy 1.0805 and not 0.01, hesitation 0.9835 and not 0.01\n"),
+            "{lines}"
+        );
+        // What is shown is what counts.
+        assert!(
+            stdout(&output).contains("| support              | 40.0%      | 1.081 nats "),
+            "{}",
+            stdout(&output)
+        );
+    }
+    // Within rounding there is nothing to tell, and a gate still takes the worse of the two.
+    reply["answers"]["team"] = json!({"type": "choice", "label": "B", "choice": "support", "confidence": 0.904,
+        "probabilities": {"billing": 0.05, "support": 0.899, "engineering": 0.051}});
+    let output = decide(&reply, &["--min-confidence", "90%"]);
+    assert_eq!(stderr(&output), "gate --min-confidence: `team`: a confidence of 89.9% is below 90.0%\n");
+}
+
+#[test]
+fn case_52_a_truncated_distribution_is_as_doubtful_as_it_must_be_among_all_allowed_answers() {
+    // 0.4 is unknown: the rest may all be one answer's.
+    let mut reply = support_reply();
+    reply["answers"]["team"] = json!({"type": "choice", "label": "A", "choice": "billing", "truncated": true, "hesitation": 0.0, "entropy": 0.0,
+        "probabilities": {"billing": 0.6}});
+    let output = decide(&reply, &["--max-hesitation", "30%"]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(stderr(&output).contains("a hesitation of 61.3% is above 30.0%"), "{}", stderr(&output));
+}
