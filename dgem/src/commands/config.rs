@@ -17,7 +17,7 @@ pub(super) fn run(
 ) -> Result<Exit, Error> {
     let ConfigCommand::Show(ConfigShowArgs { origin }) = command;
     let folder = std::env::current_dir().unwrap_or_default();
-    let layers = Layers::gather(connection, environment, &folder)?;
+    let (layers, mistake) = Layers::as_far_as_readable(connection, environment, &folder);
     let mut out = io::stdout().lock();
     if *origin {
         for file in &layers.files {
@@ -32,8 +32,10 @@ pub(super) fn run(
     }
     out.flush()?;
     // Shown first, so that one sees where a mistake comes from.
-    Settings::from_layers(&layers)?;
-    Ok(Exit::Done)
+    match mistake {
+        Some(mistake) => Err(mistake),
+        None => Settings::from_layers(&layers).map(|_| Exit::Done),
+    }
 }
 
 /// A line of TOML. What does not belong into a file, or is not set, is a comment.

@@ -24,7 +24,7 @@ pub struct SettingsFile {
     pub path: PathBuf,
     /// It came with a project, not from the user.
     pub of_project: bool,
-    values: Vec<(&'static str, String, usize)>,
+    values: Vec<Written>,
 }
 
 impl SettingsFile {
@@ -34,35 +34,54 @@ impl SettingsFile {
         Some((text, *line))
     }
 
-    /// The files that exist, the one that wins first.
+    /// The files that exist, the one that wins first, as far as they can be read, and the first mistake in them.
     pub(super) fn find(
         named: Option<&Path>,
         environment: &Environment,
         folder: &Path,
-    ) -> Result<Vec<Self>, Error> {
+    ) -> (Vec<Self>, Option<Error>) {
         let named = named.map(Path::to_owned).or_else(|| environment.get(env::CONFIG).map(PathBuf::from));
-        if let Some(path) = named {
-            return Ok(vec![Self::read(path, false)?]);
+        let candidates = match named {
+            Some(path) => vec![(path, false)],
+            None => [(project_file(folder), true), (user_file(environment), false)]
+                .into_iter()
+                .filter_map(|(path, of_project)| Some((path?, of_project)))
+                .filter(|(path, _)| exists(path))
+                .collect(),
+        };
+        let (mut files, mut mistake) = (Vec::new(), None);
+        for (path, of_project) in candidates {
+            let (values, wrong) = Self::read(&path, of_project);
+            mistake = mistake.or(wrong);
+            files.push(Self { path, of_project, values });
         }
-        let candidates = [(project_file(folder), true), (user_file(environment), false)];
-        candidates
-            .into_iter()
-            .filter_map(|(path, of_project)| Some((path?, of_project)))
-            .filter(|(path, _)| exists(path))
-            .map(|(path, of_project)| Self::read(path, of_project))
-            .collect()
+        (files, mistake)
     }
 
-    fn read(path: PathBuf, of_project: bool) -> Result<Self, Error> {
-        let text = capped::read_file(&path, capped::SETTINGS_BYTES)
-            .and_then(capped::text)
-            .map_err(|cause| Error::SettingsFile { path: path.clone(), cause })?;
-        let values = values(&text, of_project).map_err(|(line, reason)| Error::SettingsSyntax {
-            path: path.clone(),
-            line,
-            reason,
-        })?;
-        Ok(Self { path, of_project, values })
+    fn read(path: &Path, of_project: bool) -> (Vec<Written>, Option<Error>) {
+        let text = regular(path)
+            .and_then(|()| capped::read_file(path, capped::SETTINGS_BYTES))
+            .and_then(capped::text);
+        let text = match text {
+            Ok(text) => text,
+            Err(cause) => {
+                return (Vec::new(), Some(Error::SettingsFile { path: path.to_owned(), cause }));
+            }
+        };
+        let (values, mistake) = values(&text, of_project);
+        let mistake =
+            mistake.map(|(line, reason)| Error::SettingsSyntax { path: path.to_owned(), line, reason });
+        (values, mistake)
+    }
+}
+
+/// A pipe or a device may wait for ever for somebody who writes.
+fn regular(path: &Path) -> io::Result<()> {
+    let kind = fs::metadata(path)?.file_type();
+    match () {
+        () if kind.is_file() => Ok(()),
+        () if kind.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
+        () => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a pipe or a device, no file")),
     }
 }
 
@@ -89,23 +108,37 @@ fn exists(path: &Path) -> bool {
     !matches!(fs::symlink_metadata(path), Err(cause) if matches!(cause.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory))
 }
 
+/// A key, its value and the line it stands on.
+type Written = (&'static str, String, usize);
 type Mistake = (usize, String);
 
-fn values(text: &str, of_project: bool) -> Result<Vec<(&'static str, String, usize)>, Mistake> {
+/// What can be read, and the first thing that is wrong.
+fn values(text: &str, of_project: bool) -> (Vec<Written>, Option<Mistake>) {
     let line = |offset: usize| text[..offset.min(text.len())].matches('\n').count() + 1;
-    let table = DeTable::parse(text)
-        .map_err(|cause| (line(cause.span().map_or(0, |span| span.start)), cause.message().to_owned()))?;
-    let mut values: Vec<(&'static str, String, usize)> = Vec::new();
+    let table = match DeTable::parse(text) {
+        Ok(table) => table,
+        Err(cause) => {
+            let line = line(cause.span().map_or(0, |span| span.start));
+            return (Vec::new(), Some((line, cause.message().to_owned())));
+        }
+    };
+    let (mut values, mut mistakes) = (Vec::new(), Vec::new());
     for (name, value) in table.get_ref() {
         let line = line(name.span().start);
-        let key = known(name.get_ref(), of_project).map_err(|reason| (line, reason))?;
-        let text = plain(value).ok_or_else(|| {
-            let found = value.get_ref().type_str();
-            (line, format!("`{}` must be a text, a number or true/false, and is of type {found}", key.name))
-        })?;
-        values.push((key.name, text, line));
+        let written = known(name.get_ref(), of_project).and_then(|key| {
+            let text = plain(value).ok_or_else(|| {
+                let found = value.get_ref().type_str();
+                format!("`{}` must be a text, a number or true/false, and is of type {found}", key.name)
+            })?;
+            Ok((key.name, text, line))
+        });
+        match written {
+            Ok(written) => values.push(written),
+            Err(reason) => mistakes.push((line, reason)),
+        }
     }
-    Ok(values)
+    mistakes.sort();
+    (values, mistakes.into_iter().next())
 }
 
 fn known(name: &str, of_project: bool) -> Result<&'static Key, String> {
@@ -157,7 +190,7 @@ mod tests {
             ("gcp_auth = true", true, 1, "--gcp-auth or DGEM_GCP_AUTH"),
             ("[connection]\nurl = 'x'", true, 1, "`connection`"),
         ] {
-            let (found, reason) = values(text, of_project).unwrap_err();
+            let (found, reason) = values(text, of_project).1.unwrap();
             assert_eq!(found, line, "{text}: {reason}");
             assert!(reason.contains(part), "{text}: {reason}");
         }
@@ -165,8 +198,7 @@ mod tests {
 
     #[test]
     fn values_of_several_types_are_texts() {
-        let read =
-            values("url = 'http://x/v1'\ntimeout = 2.5\n\nretries = 3\ntoken_file = \"a\"", false).unwrap();
+        let read = values("url = 'http://x/v1'\ntimeout = 2.5\n\nretries = 3\ntoken_file = \"a\"", false).0;
         let expected =
             [("url", "http://x/v1", 1), ("timeout", "2.5", 2), ("retries", "3", 4), ("token_file", "a", 5)];
         for (name, text, line) in expected {

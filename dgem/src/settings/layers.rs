@@ -70,8 +70,20 @@ impl<'a> Layers<'a> {
         environment: &'a Environment,
         folder: &Path,
     ) -> Result<Self, Error> {
-        let files = SettingsFile::find(flags.config.as_deref(), environment, folder)?;
-        Ok(Self { flags, environment, files })
+        match Self::as_far_as_readable(flags, environment, folder) {
+            (layers, None) => Ok(layers),
+            (_, Some(mistake)) => Err(mistake),
+        }
+    }
+
+    /// The same for showing them: what can be read, and the first mistake.
+    pub fn as_far_as_readable(
+        flags: &'a ConnectionFlags,
+        environment: &'a Environment,
+        folder: &Path,
+    ) -> (Self, Option<Error>) {
+        let (files, mistake) = SettingsFile::find(flags.config.as_deref(), environment, folder);
+        (Self { flags, environment, files }, mistake)
     }
 
     /// Where the user's own settings would be.

@@ -274,3 +274,41 @@ fn another_model_than_the_one_asked_for_is_told() {
         assert_eq!(stderr(&decide(&server.url).args(["-m", same]).output().unwrap()), "");
     }
 }
+
+#[test]
+#[cfg(unix)]
+fn a_pipe_or_a_device_is_no_settings_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join(".dgem.toml");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    for arguments in [vec!["--config", "/dev/zero"], vec!["--config", ".dgem.toml"], vec![]] {
+        let mut command = dgem();
+        command.current_dir(folder.path()).timeout(std::time::Duration::from_secs(20));
+        let output = command.args(["config", "show"]).args(&arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(stderr(&output).contains("it is a pipe or a device, no file"), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn config_show_prints_what_can_be_read_also_with_a_mistake() {
+    let folder = tempfile::tempdir().unwrap();
+    for (text, line, kept) in [
+        ("model = \"mine\"\nretrys = 3\n", "line 2", true),
+        ("model = \"mine\"\nretries = [\n", "line ", false),
+        ("model = \"mine\"\nretries = \"many\"\n", "line 2", true),
+    ] {
+        std::fs::write(folder.path().join(".dgem.toml"), text).unwrap();
+        let output = dgem()
+            .current_dir(folder.path())
+            .args(["config", "show", "--origin", "--timeout", "7"])
+            .output()
+            .unwrap();
+        let (shown, message) = (stdout(&output), stderr(&output));
+        assert_eq!(output.status.code(), Some(2), "{message}");
+        assert!(message.contains(line) && message.contains(".dgem.toml"), "{message}");
+        assert!(shown.contains("timeout = \"7\"  # --timeout") && shown.contains("url = "), "{shown}");
+        assert_eq!(shown.contains("model = \"mine\""), kept, "{shown}");
+    }
+}
