@@ -136,6 +136,22 @@ async fn mint(settings: &Settings) -> Result<Minted, Error> {
     }
 }
 
+/// There was no token when the time of the request was up.
+pub(crate) fn late(settings: &Settings, longest: Duration) -> Error {
+    let provider = match &settings.credential {
+        Credential::Command(_) => command::PROVIDER.to_owned(),
+        Credential::Given(_, origin) => origin.to_string(),
+        Credential::File(path) => path.display().to_string(),
+        Credential::Google(_) | Credential::None => "Google's credentials".to_owned(),
+    };
+    Error::NoToken {
+        provider,
+        reason: format!("there is none after {} s (--timeout)", longest.as_secs_f64()),
+        hint: "`dgem auth check` gets the token alone; allow more with --timeout SECONDS".to_owned(),
+        transient: false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -19,9 +19,9 @@ use std::time::{Duration, SystemTime};
 use decision::Schema;
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Request as HttpRequest, Response};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
-use crate::auth::{Auth, Minted, Pass};
+use crate::auth::{self, Auth, Minted, Pass};
 use crate::error::Error;
 use crate::settings::Settings;
 use crate::state::State;
@@ -126,10 +126,17 @@ impl Client {
 
     /// The token that requests go with; `None` when they go without.
     pub async fn token(&self) -> Result<Option<Arc<Minted>>, Error> {
-        match self.auth.pass(&self.settings).await? {
+        let longest = self.settings.timeout;
+        match self.pass_within(Instant::now() + longest, longest).await? {
             Pass::Token(minted) => Ok(Some(minted)),
             Pass::None | Pass::Refused(_) => Ok(None),
         }
+    }
+
+    /// What gives no token in time is named itself, and not the server that nobody has asked yet.
+    async fn pass_within(&self, deadline: Instant, longest: Duration) -> Result<Pass, Error> {
+        let pass = timeout_at(deadline, self.auth.pass(&self.settings)).await;
+        pass.unwrap_or_else(|_| Err(auth::late(&self.settings, longest)))
     }
 
     async fn send(&self, method: Method, url: String, body: Option<Vec<u8>>) -> Result<Sent, Error> {
@@ -179,7 +186,7 @@ impl Client {
         let mut renewed = false;
         retry::run(retries, deadline, late, async || {
             loop {
-                let pass = self.auth.pass(&self.settings).await.map_err(Failure::of_the_token)?;
+                let pass = self.pass_within(deadline, longest).await.map_err(Failure::of_the_token)?;
                 let result = once(&pass).await;
                 // A token may have been withdrawn, or have expired on the way: once, a new one is tried.
                 if let (Err(failure), Pass::Token(minted)) = (&result, &pass)

@@ -486,3 +486,43 @@ fn the_fake_token_endpoint_can_say_no() {
     let recorded: Recorded = endpoint.request();
     assert_eq!(recorded.text(), body);
 }
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_token_command_that_hangs_is_named_and_ended_within_the_deadline() {
+    let server = Server::deciding(&support_reply());
+    let start = std::time::Instant::now();
+    let hanging = |command: &str| {
+        std::fs::read_dir("/proc").into_iter().flatten().flatten().any(|process| {
+            let line = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
+            String::from_utf8_lossy(&line).replace('\0', " ").trim() == command
+        })
+    };
+    for (seconds, command) in [
+        (7_211, vec!["decide", "-t", "support_triage", "-v", "ticket=x"]),
+        (7_212, vec!["auth", "check"]),
+        (7_213, vec!["ask", "x"]),
+    ] {
+        let sleep = format!("sleep {seconds}");
+        let piped = format!("{sleep} | cat");
+        let output = dgem()
+            .env("PATH", std::env::var("PATH").unwrap())
+            .args(command)
+            .args(["-u", &server.url, "--timeout", "1", "--token-command", &piped])
+            .output()
+            .unwrap();
+        let message = stderr(&output);
+        assert_eq!(output.status.code(), Some(3), "{message}");
+        assert!(
+            message.contains("the token command gave no token: there is none after 1 s (--timeout)"),
+            "{message}"
+        );
+        // A process that is killed ends when it is next to run.
+        let killed = std::time::Instant::now();
+        while hanging(&sleep) {
+            assert!(killed.elapsed().as_secs() < 10, "{sleep} still runs");
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    }
+    assert!(server.got_nothing() && start.elapsed().as_secs() < 60, "{:?}", start.elapsed());
+}
