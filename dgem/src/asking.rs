@@ -1,9 +1,9 @@
 //! Puts one schema to one server, in the form that the server speaks, and reads its answers against the schema.
 //!
-//! `commands::decide` calls [`Asker::ask`] through `brackets` and `permute`, which turn one decision into several of these.
+//! `deciding` calls [`Asker::ask`] through `brackets` and `permute`, which turn one decision into several of these.
 //! The forms: `client` (chat), `systemone`, and `fallback` for servers that make no decisions.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use decision::Schema;
 use serde::Deserialize;
@@ -16,15 +16,21 @@ use crate::state::State;
 use crate::verdict::Verdict;
 use crate::{fallback, systemone};
 
-/// One state before one server.
+/// One server, and what is found out about it on the way.
 #[derive(Debug)]
-pub struct Asker {
+pub struct Server {
     client: Client,
-    state: State,
     /// `None` until it is known which form the server understands.
     api: Mutex<Option<Api>>,
     /// What the server says about its models, asked for when it is needed.
     models: OnceCell<Vec<Model>>,
+}
+
+/// One state before one server.
+#[derive(Debug)]
+pub struct Asker {
+    server: Arc<Server>,
+    state: State,
 }
 
 #[derive(Debug, Deserialize)]
@@ -50,17 +56,14 @@ pub struct Answered<'a> {
     pub verdict: Verdict<'a>,
 }
 
-impl Asker {
-    pub fn new(client: Client, state: State, api: Option<Api>) -> Self {
-        Self { client, state, api: Mutex::new(api), models: OnceCell::new() }
+impl Server {
+    /// `api`: the form, where it is known.
+    pub fn new(client: Client, api: Option<Api>) -> Self {
+        Self { client, api: Mutex::new(api), models: OnceCell::new() }
     }
 
     pub fn client(&self) -> &Client {
         &self.client
-    }
-
-    pub fn state(&self) -> &State {
-        &self.state
     }
 
     /// The form in use; `None` until a server has shown that it makes decisions.
@@ -77,6 +80,11 @@ impl Asker {
         model.limits.as_ref()?.alternatives.filter(|most| *most >= 2)
     }
 
+    /// Whether the server says what it decides at most: only those that make decisions do.
+    pub(crate) async fn makes_decisions(&self) -> bool {
+        self.models().await.iter().any(|model| model.limits.is_some())
+    }
+
     /// Empty when the server does not list its models.
     async fn models(&self) -> &[Model] {
         let list = async || {
@@ -89,16 +97,30 @@ impl Asker {
     fn settle(&self, api: Api) {
         *self.api.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(api);
     }
+}
+
+impl Asker {
+    pub fn new(server: Arc<Server>, state: State) -> Self {
+        Self { server, state }
+    }
+
+    pub fn server(&self) -> &Server {
+        &self.server
+    }
+
+    pub fn state(&self) -> &State {
+        &self.state
+    }
 
     /// One request, or two where the server turns out to make no decisions.
     pub async fn ask<'a>(&self, schema: &'a Schema) -> Result<Answered<'a>, Error> {
-        let decided = match self.api() {
+        let decided = match self.server.api() {
             Some(Api::Systemone) => self.systemone(schema).await?,
             Some(Api::Openai) => self.openai(schema).await?,
             Some(Api::Chat) => self.chat(schema).await?,
             None => match self.chat(schema).await {
                 Ok(decided) => {
-                    self.settle(Api::Chat);
+                    self.server.settle(Api::Chat);
                     decided
                 }
                 Err(refusal @ Error::NoDecision { .. }) => self.instead(schema, refusal).await?,
@@ -113,7 +135,7 @@ impl Asker {
     async fn instead(&self, schema: &Schema, refusal: Error) -> Result<Decided, Error> {
         match self.openai(schema).await {
             Ok(decided) => {
-                self.settle(Api::Openai);
+                self.server.settle(Api::Openai);
                 Ok(decided)
             }
             Err(Error::NoDecision { .. } | Error::Status { .. }) => Err(refusal),
@@ -122,24 +144,24 @@ impl Asker {
     }
 
     async fn chat(&self, schema: &Schema) -> Result<Decided, Error> {
-        self.client.decide_about(schema, &self.state).await
+        self.server.client.decide_about(schema, &self.state).await
     }
 
     async fn systemone(&self, schema: &Schema) -> Result<Decided, Error> {
-        let body = systemone::body(self.client.settings().model.as_deref(), schema, &self.state);
-        let sent = self.client.post(systemone::ROUTE, body).await?;
+        let body = systemone::body(self.server.client.settings().model.as_deref(), schema, &self.state);
+        let sent = self.server.client.post(systemone::ROUTE, body).await?;
         let reply = systemone::reply(schema, &sent.body, &sent.url)?;
         Ok(decided(sent, reply))
     }
 
     async fn openai(&self, schema: &Schema) -> Result<Decided, Error> {
         // Most of these servers want a model; the first they list is the one they have.
-        let model = match self.client.settings().model.as_deref() {
+        let model = match self.server.client.settings().model.as_deref() {
             Some(model) => Some(model),
-            None => self.models().await.first().map(|model| model.id.as_str()),
+            None => self.server.models().await.first().map(|model| model.id.as_str()),
         };
         let body = fallback::body(model, schema, &self.state);
-        let sent = self.client.post(fallback::ROUTE, body).await?;
+        let sent = self.server.client.post(fallback::ROUTE, body).await?;
         let reply = fallback::reply(schema, &sent.body, &sent.url)?;
         Ok(decided(sent, reply))
     }

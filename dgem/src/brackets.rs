@@ -43,11 +43,12 @@ struct Wide<'a> {
 pub async fn ask<'a>(asker: &Asker, schema: &'a Schema) -> Result<Answered<'a>, Error> {
     let count = |question: &&Question| question.alternatives();
     let widest = schema.asked().iter().map(count).max().unwrap_or(0);
-    let plain = asker.api() == Some(Api::Openai);
+    let plain = asker.server().api() == Some(Api::Openai);
     if widest <= if plain { PLAIN_LIMIT } else { COMMON_LIMIT } {
         return asker.ask(schema).await;
     }
-    let limit = if plain { PLAIN_LIMIT } else { asker.most_alternatives().await.unwrap_or(COMMON_LIMIT) };
+    let limit =
+        if plain { PLAIN_LIMIT } else { asker.server().most_alternatives().await.unwrap_or(COMMON_LIMIT) };
     let too_many = |question: &&&Question| question.alternatives() > limit;
     let asked = schema.asked();
     let wide: Vec<&Question> = asked.iter().filter(too_many).copied().collect();

@@ -63,7 +63,7 @@ pub enum Command {
     /// Decide many rows with one template
     ///
     /// Example: dgem batch -t support_triage -i tickets.jsonl -o decided.jsonl -j 16
-    Batch(BatchArgs),
+    Batch(Box<BatchArgs>),
     /// Look at templates; no server needed
     #[command(subcommand)]
     Template(TemplateCommand),

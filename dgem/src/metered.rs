@@ -1,8 +1,8 @@
 //! The program's allocator: the system's, with a budget for threads that run what somebody else wrote.
 //!
-//! A template can ask for any amount of memory in one expression, and tera has no limits of its own. `template::sandbox` gives
-//! its thread a budget with [`start`]; an allocation beyond it never returns, and the waiting side learns why. All other
-//! threads pay one comparison per allocation.
+//! A template or a drawing can ask for any amount of memory, and what reads them has no limits of its own. `limited` gives its
+//! thread a budget with [`start`]; an allocation beyond it never returns, and the waiting side learns why. Neither does the next
+//! one of a thread that nobody waits for any more. All other threads pay one comparison per allocation.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::{Cell, OnceCell};
@@ -18,13 +18,22 @@ const UNLIMITED: i64 = i64::MAX;
 thread_local! {
     /// Bytes this thread may still allocate. No destructor, so that it can be read at any time of a thread's life.
     static LEFT: Cell<i64> = const { Cell::new(UNLIMITED) };
-    static EXCEEDED: OnceCell<Arc<AtomicBool>> = const { OnceCell::new() };
+    static WATCHED: OnceCell<Arc<Watched>> = const { OnceCell::new() };
+}
+
+/// What a thread with a budget and the one that waits for it tell each other.
+#[derive(Debug, Default)]
+pub(crate) struct Watched {
+    /// The thread wanted more than it may have.
+    pub(crate) exceeded: AtomicBool,
+    /// Nobody waits for its result.
+    pub(crate) abandoned: AtomicBool,
 }
 
 /// From here on the current thread may allocate `bytes` more than it frees. When it wants more, `exceeded` becomes true and the
 /// thread stops for good: an allocator must not unwind, and without the memory there is no way on.
-pub(crate) fn start(bytes: u64, exceeded: Arc<AtomicBool>) {
-    EXCEEDED.with(|cell| drop(cell.set(exceeded)));
+pub(crate) fn start(bytes: u64, watched: Arc<Watched>) {
+    WATCHED.with(|cell| drop(cell.set(watched)));
     LEFT.set(i64::try_from(bytes).unwrap_or(UNLIMITED));
 }
 
@@ -39,7 +48,7 @@ fn charge(bytes: usize) {
     let left = LEFT.get();
     if left != UNLIMITED {
         let left = left.saturating_sub_unsigned(bytes as u64);
-        if left < 0 {
+        if left < 0 || watched(|watched| watched.abandoned.load(Ordering::Relaxed)) == Some(true) {
             halt();
         }
         LEFT.set(left);
@@ -54,10 +63,15 @@ fn refund(bytes: usize) {
     }
 }
 
+/// Nothing at the end of a thread, when its values are gone already.
+fn watched<T>(look: impl FnOnce(&Watched) -> T) -> Option<T> {
+    WATCHED.try_with(|cell| cell.get().map(|watched| look(watched))).ok().flatten()
+}
+
 #[cold]
 fn halt() -> ! {
     stop();
-    EXCEEDED.with(|cell| cell.get().map(|exceeded| exceeded.store(true, Ordering::Release)));
+    watched(|watched| watched.exceeded.store(true, Ordering::Release));
     loop {
         std::thread::park();
     }

@@ -45,7 +45,7 @@ pub async fn ask<'a>(
     }
     let rotated: Vec<Schema> = (0..distinct).map(|turn| rotate(schema, turn, distinct)).collect();
     // The first finds out what the server speaks; the others need not.
-    let (first, rest) = match asker.api() {
+    let (first, rest) = match asker.server().api() {
         None => (vec![brackets::ask(asker, &rotated[0]).await?], &rotated[1..]),
         Some(_) => (Vec::new(), &rotated[..]),
     };

@@ -20,7 +20,7 @@ impl State {
         let mut parts: Vec<Value> = self
             .images
             .iter()
-            .map(|image| json!({"type": "image_url", "image_url": {"url": image.url}}))
+            .map(|image| json!({"type": "image_url", "image_url": {"url": &*image.url}}))
             .collect();
         if !text.is_empty() {
             parts.push(json!({"type": "text", "text": text}));

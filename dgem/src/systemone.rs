@@ -23,7 +23,7 @@ pub(crate) fn body(model: Option<&str>, schema: &Schema, state: &State) -> Vec<u
     body.insert("state".to_owned(), json!(state.text));
     body.insert("questions".to_owned(), schema.questions.iter().map(question).collect());
     if !state.images.is_empty() {
-        body.insert("images".to_owned(), state.images.iter().map(|image| json!(image.url)).collect());
+        body.insert("images".to_owned(), state.images.iter().map(|image| json!(&*image.url)).collect());
     }
     body.extend(keys);
     Value::Object(body).to_string().into_bytes()

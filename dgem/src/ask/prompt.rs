@@ -24,6 +24,7 @@ pub(crate) struct Wanted {
     pub(crate) think: bool,
     /// Most tokens of the reply, the thought included.
     pub(crate) max_tokens: Option<u32>,
+    pub(crate) seed: Option<u64>,
     pub(crate) usage: bool,
     pub(crate) drafts: bool,
 }
@@ -42,6 +43,9 @@ impl Prompt {
         }
         if let Some(most) = wanted.max_tokens {
             add("max_tokens", json!(most));
+        }
+        if let Some(seed) = wanted.seed {
+            add("seed", json!(seed));
         }
         if wanted.think {
             // The name that servers with chat templates have agreed on.
@@ -73,12 +77,19 @@ mod tests {
             body(None, Wanted { usage: true, drafts: true, ..Wanted::default() }),
             r#"{"messages":[{"role":"user","content":"é <东>"}]}"#
         );
-        let all = Wanted { stream: true, think: true, max_tokens: Some(9), usage: true, drafts: true };
+        let all = Wanted {
+            stream: true,
+            think: true,
+            max_tokens: Some(9),
+            seed: Some(7),
+            usage: true,
+            drafts: true,
+        };
         let prompt = Prompt { system: Some("be brief".to_owned()), ..prompt };
         assert_eq!(
             serde_json::from_slice::<Value>(&prompt.body(Some("m"), all)).unwrap(),
             json!({"messages": [{"role": "system", "content": "be brief"}, {"role": "user", "content": "é <东>"}],
-                   "model": "m", "max_tokens": 9, "chat_template_kwargs": {"enable_thinking": true}, "stream": true,
+                   "model": "m", "max_tokens": 9, "seed": 7, "chat_template_kwargs": {"enable_thinking": true}, "stream": true,
                    "stream_options": {"include_usage": true}, "x_diffusion_drafts": true})
         );
     }

@@ -10,10 +10,11 @@
 use decision::Answer;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
+use crate::deciding::Whole;
 use crate::foreign::visible;
-use crate::verdict::{Outcome, Verdict};
+use crate::verdict::Outcome;
 
 /// How a row ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,16 +37,39 @@ pub(super) struct Record {
     pub(super) expected: Map<String, Value>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) error: Option<String>,
+    /// With several orders of the options, and with a second model: as in the JSON of `decide`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) permutation: Option<Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) cascade: Option<Value>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) warnings: Vec<String>,
 }
 
 impl Record {
     /// A row without any answer.
     pub(super) fn failed(id: String, expected: Map<String, Value>, error: String) -> Self {
-        Self { id, status: Status::Error, answers: IndexMap::new(), expected, error: Some(error) }
+        Self {
+            id,
+            status: Status::Error,
+            answers: IndexMap::new(),
+            expected,
+            error: Some(error),
+            permutation: None,
+            cascade: None,
+            warnings: Vec::new(),
+        }
     }
 
     /// A row that the server answered.
-    pub(super) fn answered(id: String, expected: Map<String, Value>, verdict: Verdict<'_>) -> Self {
+    pub(super) fn answered(id: String, expected: Map<String, Value>, whole: Whole<'_>) -> Self {
+        let Whole { answered, permutation, cascade } = whole;
+        let mut warnings = answered.decided.reply.warnings;
+        let verdict = answered.verdict;
+        warnings.extend(verdict.notes);
+        if let Some(error) = cascade.as_ref().and_then(|telemetry| telemetry.error.as_deref()) {
+            warnings.push(format!("the second model did not help: {error}"));
+        }
         let mut faults = Vec::new();
         let mut answers = IndexMap::new();
         for row in verdict.rows {
@@ -60,7 +84,16 @@ impl Record {
         }
         let status = if faults.is_empty() { Status::Ok } else { Status::Error };
         let error = (!faults.is_empty()).then(|| faults.join("; "));
-        Self { id, status, answers, expected, error }
+        Self {
+            id,
+            status,
+            answers,
+            expected,
+            error,
+            permutation: permutation.map(|permutation| json!(permutation)),
+            cascade: cascade.map(|telemetry| json!(telemetry)),
+            warnings,
+        }
     }
 
     /// As one line with its end.

@@ -8,12 +8,14 @@ use serde_json::Value;
 
 use super::record::Record;
 use crate::foreign::visible;
-use crate::output::text_table;
+use crate::output::{counted, text_table};
 
 /// Sums per question; empty when no row has an expected answer.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     questions: IndexMap<String, Question>,
+    /// Of the tables, in characters; `None`: as wide as they are.
+    width: Option<u16>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -44,6 +46,12 @@ impl Report {
     pub fn is_empty(&self) -> bool {
         self.questions.is_empty()
     }
+
+    /// For a screen of this width.
+    #[must_use]
+    pub fn within(self, width: Option<u16>) -> Self {
+        Self { width, ..self }
+    }
 }
 
 /// The index of the expected answer among those of the question. Case does not matter; a boolean may also be true or false.
@@ -69,8 +77,12 @@ impl fmt::Display for Report {
         if rows.len() > 1 {
             rows.push(row("all", &all));
         }
-        let header = ["QUESTION", "ANSWERS", "ACCURACY", "CONFIDENCE", "BRIER", "ECE"];
-        writeln!(f, "{}", text_table(&header, &[16, 8, 8, 10, 8, 8], &rows))?;
+        let mut parts = Vec::new();
+        // A table of nothing says nothing.
+        if all.count() > 0 {
+            let header = ["QUESTION", "ANSWERS", "ACCURACY", "CONFIDENCE", "BRIER", "ECE"];
+            parts.push(text_table(&header, &[16, 8, 8, 10, 8, 8], &rows, self.width));
+        }
         let gates: Vec<Vec<String>> = all
             .gates()
             .iter()
@@ -83,26 +95,25 @@ impl fmt::Display for Report {
                 ]
             })
             .collect();
-        let header = ["HESITATION FROM", "ESCALATED", "ACCURACY OF THE REST", "ERRORS CAUGHT"];
-        write!(f, "\n{}", text_table(&header, &[16, 10, 20, 14], &gates))?;
+        if all.count() > 0 {
+            let header = ["HESITATION FROM", "ESCALATED", "ACCURACY OF THE REST", "ERRORS CAUGHT"];
+            parts.push(format!("\n{}", text_table(&header, &[16, 10, 20, 14], &gates, self.width)));
+        }
         for (id, question) in &self.questions {
             let id = visible(id);
-            if question.unknown > 0 {
-                write!(
-                    f,
-                    "\n{} rows expect an answer that `{id}` does not have; they are not counted",
-                    question.unknown
-                )?;
-            }
-            if question.unanswered > 0 {
-                write!(
-                    f,
-                    "\n{} rows have no answer to `{id}` to compare; they are not counted",
-                    question.unanswered
-                )?;
-            }
+            let left_out = |count: u64, verb: &str, what: &str| {
+                let (rows, they) = (counted(count, "row"), if count == 1 { "it is" } else { "they are" });
+                let verb = if count == 1 { format!("{verb}s") } else { verb.to_owned() };
+                (count > 0).then(|| format!("{rows} {verb} {what}; {they} not counted"))
+            };
+            parts.extend(left_out(
+                question.unknown,
+                "expect",
+                &format!("an answer that `{id}` does not have"),
+            ));
+            parts.extend(left_out(question.unanswered, "lack", &format!("an answer to `{id}` to compare")));
         }
-        Ok(())
+        f.write_str(&parts.join("\n"))
     }
 }
 
@@ -160,8 +171,8 @@ mod tests {
         report.add(&record(r#"{"q": "oos"}"#, B));
         report.add(&record(r#"{"q": "B"}"#, "null"));
         let text = report.to_string();
-        assert!(text.contains("1 rows expect an answer") && text.contains("1 rows have no answer"), "{text}");
-        assert!(!text.contains("NaN"), "{text}");
+        assert!(text.contains("1 row expects an answer") && text.contains("1 row lacks an answer"), "{text}");
+        assert!(!text.contains("NaN") && !text.contains("ACCURACY"), "no table of nothing: {text}");
         assert_eq!(report.questions["q"].calibration.count(), 0);
     }
 }

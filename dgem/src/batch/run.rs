@@ -2,23 +2,27 @@
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
+use indexmap::IndexSet;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::concurrency::Concurrency;
 use super::feeder::Job;
 use super::record::{Record, Status};
-use super::{Feeder, Progress, Report, Sink, Tally};
-use crate::client::Client;
+use super::{Feeder, Progress, Reasons, Report, Sink, Tally};
+use crate::cli::Api;
+use crate::deciding::{Decider, other_model};
 use crate::error::Error;
 use crate::exit::Exit;
+use crate::fallback;
 use crate::signals::Signals;
-use crate::verdict::Verdict;
 
 /// Between two looks at the disk and the bar.
 const TICK: Duration = Duration::from_millis(200);
@@ -26,11 +30,13 @@ const TICK: Duration = Duration::from_millis(200);
 const MOST_WAITING: usize = 4_096;
 /// So many rows without a single success mean that the server is not there at all.
 const HOPELESS: u64 = 20;
+/// Things about the server that are told.
+const MOST_NOTICES: usize = 4;
 
 /// One batch, ready to start.
 #[derive(Debug)]
 pub struct Run {
-    pub client: Client,
+    pub decider: Decider,
     pub feeder: Feeder,
     pub sink: Sink,
     pub progress: Progress,
@@ -44,6 +50,7 @@ pub struct Run {
 #[derive(Debug)]
 pub struct Ended {
     pub tally: Tally,
+    pub reasons: Reasons,
     pub report: Report,
     /// Why it ended before the input did.
     pub stop: Option<Stop>,
@@ -57,6 +64,8 @@ pub enum Stop {
     TooManyErrors,
     /// Every further row would fail in the same way.
     Hopeless(Error),
+    /// The input or the output broke.
+    Broken(Error),
 }
 
 /// One row that came back.
@@ -67,18 +76,25 @@ struct Finished {
     /// The server said so at least once.
     busy: bool,
     error: Option<Error>,
+    /// The model that answered.
+    model: Option<String>,
 }
 
 impl Run {
     /// Runs to the end of the input or to a reason to stop; requests in flight are always waited for, unless a second signal
-    /// comes. Runs inside a `LocalSet`: all of it shares one thread. Errors: the input or the output broke.
+    /// comes. Runs inside a `LocalSet`: all of it shares one thread. Errors: it could not be started.
     pub async fn run(self) -> Result<Ended, Error> {
-        let Self { client, feeder, mut sink, progress, mut report, jobs, max_errors } = self;
+        let Self { decider, feeder, mut sink, progress, mut report, jobs, max_errors } = self;
         let mut signals =
             Signals::new().map_err(|cause| Error::System { what: "the handler of signals", cause })?;
         let mut chunks = feeder.start(sink.key())?;
         let mut concurrency = Concurrency::new(jobs);
-        let mut tally = Tally::new();
+        let (mut tally, mut reasons) = (Tally::new(), Reasons::default());
+        let decider = Arc::new(decider);
+        let wanted = decider.server.client().settings().model.as_deref();
+        let plain_is_news = decider.server.api().is_none();
+        // Each is told once.
+        let (mut notices, mut told) = (IndexSet::new(), 0);
         let mut ready: VecDeque<Job> = VecDeque::new();
         let mut flying: JoinSet<Finished> = JoinSet::new();
         let mut stop = None;
@@ -90,8 +106,8 @@ impl Run {
             let go_on = stop.is_none() && broken.is_none();
             while go_on && flying.len() < concurrency.limit() && sink.waiting() < MOST_WAITING {
                 let Some(job) = ready.pop_front() else { break };
-                let client = client.clone();
-                flying.spawn_local(whole(job, |job| decide(client, job)));
+                let decider = Arc::clone(&decider);
+                flying.spawn_local(whole(job, |job| decide(decider, job)));
             }
             if flying.is_empty() && (!go_on || (ended && ready.is_empty())) {
                 break;
@@ -104,6 +120,13 @@ impl Run {
                     let ok = finished.record.status == Status::Ok;
                     tally.add(ok, finished.wall);
                     report.add(&finished.record);
+                    if let Some(reason) = &finished.record.error {
+                        reasons.add(reason);
+                    }
+                    notices.extend(finished.model.and_then(|model| other_model(wanted, Some(&model))));
+                    if plain_is_news && decider.server.api() == Some(Api::Openai) {
+                        notices.insert(fallback::WARNING.to_owned());
+                    }
                     if broken.is_none() {
                         broken = sink.put(finished.place, finished.record.line()).err();
                     }
@@ -115,9 +138,11 @@ impl Run {
                     Some(Ok(chunk)) => {
                         chunk.warnings.iter().for_each(|text| progress.warn(text));
                         ready.extend(chunk.jobs);
+                        ended = chunk.last;
                     }
                     Some(Err(error)) => broken = Some(error),
-                    None => ended = true,
+                    // It always says which chunk is the last.
+                    None => broken = Some(Error::BatchRead { cause: io::ErrorKind::UnexpectedEof.into() }),
                 },
                 () = signals.next() => {
                     if matches!(stop, Some(Stop::Interrupted)) {
@@ -126,6 +151,7 @@ impl Run {
                     stop = Some(Stop::Interrupted);
                 }
                 _ = tick.tick() => {
+                    tell(&progress, &notices, &mut told);
                     progress.show(&tally);
                     if broken.is_none() {
                         broken = sink.sync_when_due().err();
@@ -134,12 +160,17 @@ impl Run {
             }
         }
         progress.clear();
-        let synced = sink.finish();
-        match broken {
-            Some(error) => Err(error),
-            None => synced.map(|()| Ended { tally, report, stop }),
-        }
+        tell(&progress, &notices, &mut told);
+        let broken = broken.or(sink.finish().err());
+        Ok(Ended { tally, reasons, report, stop: broken.map(Stop::Broken).or(stop) })
     }
+}
+
+/// Tells those that are new, and no more than a few in all: what a server says of itself may change with every row.
+fn tell(progress: &Progress, notices: &IndexSet<String>, told: &mut usize) {
+    let most = notices.len().min(MOST_NOTICES);
+    (*told..most).filter_map(|index| notices.get_index(index)).for_each(|text| progress.warn(text));
+    *told = most;
 }
 
 /// Whether the last row is a reason to start no more.
@@ -164,31 +195,32 @@ async fn whole<F: Future<Output = Finished>>(job: Job, work: impl FnOnce(Job) ->
         // The panic itself is on stderr already.
         let reason = "a fault of this program stopped the row; its cause is on stderr".to_owned();
         let record = Record::failed(id, expected, reason.clone());
-        Finished { place, record, wall: None, busy: false, error: Some(Error::Row { reason }) }
+        Finished { place, record, wall: None, busy: false, error: Some(Error::Row { reason }), model: None }
     })
 }
 
-async fn decide(client: Client, job: Job) -> Finished {
+async fn decide(decider: Arc<Decider>, job: Job) -> Finished {
     let Job { place, id, request, expected } = job;
-    let request = match request {
+    let failed =
+        |record, busy, error| Finished { place, record, wall: None, busy, error: Some(error), model: None };
+    let (schema, state) = match request {
         Ok(request) => request,
         Err(reason) => {
             let error = Error::Row { reason: reason.clone() };
-            let record = Record::failed(id, expected, reason);
-            return Finished { place, record, wall: None, busy: false, error: Some(error) };
+            return failed(Record::failed(id, expected, reason), false, error);
         }
     };
-    match client.decide(&request).await {
-        Ok(decided) => {
-            let verdict = Verdict::new(&request.schema, &decided.reply);
-            let record = Record::answered(id, expected, verdict);
+    match decider.decide(&schema, state).await {
+        Ok(mut whole) => {
+            let decided = &mut whole.answered.decided;
+            let (wall, busy, model) = (decided.wall, decided.tally.busy > 0, decided.reply.model.take());
+            let record = Record::answered(id, expected, whole);
             let error = record.error.clone().map(|reason| Error::Row { reason });
-            Finished { place, record, wall: Some(decided.wall), busy: decided.tally.busy > 0, error }
+            Finished { place, record, wall: Some(wall), busy, error, model }
         }
         Err(error) => {
             let busy = matches!(error.status(), Some(429 | 503));
-            let record = Record::failed(id, expected, error.to_string());
-            Finished { place, record, wall: None, busy, error: Some(error) }
+            failed(Record::failed(id, expected, error.to_string()), busy, error)
         }
     }
 }
@@ -211,7 +243,7 @@ mod tests {
         let plain = whole(job(8), async |job| {
             tokio::task::yield_now().await;
             let record = Record::failed(job.id, job.expected, "as told".to_owned());
-            Finished { place: job.place, record, wall: None, busy: true, error: None }
+            Finished { place: job.place, record, wall: None, busy: true, error: None, model: None }
         });
         let plain = plain.await;
         assert_eq!((plain.place, plain.busy, plain.record.error.as_deref()), (8, true, Some("as told")));

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use super::latency::Latency;
+use crate::output::counted;
 
 #[derive(Clone, Debug)]
 pub struct Tally {
@@ -36,7 +37,8 @@ impl Tally {
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let seconds = self.start.elapsed().as_secs_f64();
-        write!(f, "{} rows: {} ok, {} errors in {seconds:.1} s", self.rows(), self.ok, self.errors)?;
+        let (rows, errors) = (counted(self.rows(), "row"), counted(self.errors, "error"));
+        write!(f, "{rows}: {} ok, {errors} in {seconds:.1} s", self.ok)?;
         if self.rows() > 0 && seconds > 0.0 {
             write!(f, " ({:.1} rows/s)", self.rows() as f64 / seconds)?;
         }

@@ -3,10 +3,22 @@
 use decision::{Answer, Answers, Question, Reading, Schema, should_ask};
 
 use super::second::Said;
+use crate::asking::Answered;
 use crate::verdict::{Outcome, Verdict, skip_text};
 
 /// `source` of such an answer: its confidence is what the model says, not what it computes.
 pub(crate) const SOURCE: &str = "stage2_stated";
+
+/// `source` of an answer that a second model with probabilities of its own gave.
+const READ: &str = "stage2";
+
+/// Takes the answer of a second model that makes decisions, and the label mass with which it was read.
+pub(super) fn take(answered: &mut Answered<'_>, answer: &Answer, id: &str, label_mass: Option<f64>) {
+    answered.decided.reply.set_least_label_mass(id, [label_mass]);
+    if let Some(row) = answered.verdict.rows.iter_mut().find(|row| row.id == id) {
+        row.outcome = Outcome::Answered(Answer { source: Some(READ.to_owned()), ..answer.clone() });
+    }
+}
 
 /// The stated confidence becomes a distribution: the rest is spread over the other answers.
 pub(super) fn replace(verdict: &mut Verdict<'_>, question: &Question, said: &Said) {

@@ -1,9 +1,10 @@
 //! `--cascade`: the questions that the first model is unsure about go to a second, slower one.
 //!
-//! `commands::decide` calls [`Cascade::run`] on a finished verdict. Only the uncertain questions are sent (`uncertain`), as one request
-//! (`prompt`, `openai`, `gemini`); every answer is checked against the options. Whatever fails leaves the first model's answers as
+//! `deciding` calls [`Cascade::run`] on a finished verdict. Only the uncertain questions are sent (`uncertain`), as one request
+//! (`prompt`, `openai`, `gemini`, or `decided` for a server that makes decisions); every answer is checked against the options. Whatever fails leaves the first model's answers as
 //! they are, and [`Telemetry`] says so.
 
+mod decided;
 mod gemini;
 mod merge;
 mod openai;
@@ -18,7 +19,7 @@ use decision::{Answer, Question, Schema};
 
 pub(crate) use self::merge::SOURCE;
 use self::prompt::Prior;
-use self::second::{Said, Second};
+use self::second::{Doubt, Given, Said, Second};
 pub use self::telemetry::Telemetry;
 use self::telemetry::{Escalated, Stage};
 use self::threshold::Threshold;
@@ -72,9 +73,11 @@ impl Cascade {
         };
         let notes = vec![format!("the first model gave no answer: {}", error.headline())];
         let verdict = Verdict { rows: schema.asked().iter().map(row).collect(), notes };
-        let url = asker.client().settings().endpoint.to_string();
+        let url = asker.server().client().settings().endpoint.to_string();
         let reply = Reply::new(serde_json::Map::new(), serde_json::json!({}), None, None);
-        let decided = Decided { reply, wall: Duration::ZERO, url, tally: Tally::default() };
+        let busy = u32::from(matches!(error.status(), Some(429 | 503)));
+        let tally = Tally { busy, ..Tally::default() };
+        let decided = Decided { reply, wall: Duration::ZERO, url, tally };
         Ok(Answered { decided, verdict })
     }
 
@@ -109,11 +112,12 @@ impl Cascade {
             return telemetry;
         }
         let questions: Vec<&Question> = escalated.iter().map(|(question, _)| *question).collect();
-        let text = prompt::text(schema, &questions, &answered.verdict, self.prior, &state.text);
+        let verdict = &answered.verdict;
+        let doubt = Doubt { schema, questions: &questions, verdict, prior: self.prior, state };
         let start = Instant::now();
-        let said = self.second.ask(&text, &questions, state).await;
+        let given = self.second.ask(&doubt).await;
         telemetry.latency_ms = (start.elapsed().as_secs_f64() * 1e6).round() / 1e3;
-        match said {
+        match given {
             Err(error) => {
                 telemetry.error = Some(error.headline());
                 telemetry.questions = escalated.into_iter().map(|(_, entry)| entry).collect();
@@ -121,11 +125,19 @@ impl Cascade {
             Ok(reply) => {
                 telemetry.stage2_model = reply.model;
                 for (question, mut entry) in escalated {
-                    let said = reply.answers.get(&question.id).cloned();
-                    match said.unwrap_or_else(|| Err("no answer came".to_owned())) {
-                        Ok(said) => {
-                            merge::replace(&mut answered.verdict, question, &said);
-                            entry.stage2 = Some(said.into());
+                    let given = reply.answers.get(&question.id).cloned();
+                    match given.unwrap_or_else(|| Err("no answer came".to_owned())) {
+                        Ok(given) => {
+                            entry.stage2 = Some(match given {
+                                Given::Said(said) => {
+                                    merge::replace(&mut answered.verdict, question, &said);
+                                    said.into()
+                                }
+                                Given::Read(answer, mass) => {
+                                    merge::take(answered, &answer, &question.id, mass);
+                                    Stage::from(&*answer)
+                                }
+                            });
                             entry.kept = "stage2";
                             telemetry.replaced += 1;
                         }

@@ -55,7 +55,7 @@ fn descriptions(question: &Question) -> Vec<Option<&str>> {
 }
 
 /// The first model's answer, as much of it as the prior allows.
-fn told(prior: Prior, answer: &Answer) -> String {
+pub(super) fn told(prior: Prior, answer: &Answer) -> String {
     match prior {
         Prior::None => String::new(),
         Prior::Soft => {

@@ -1,20 +1,25 @@
 //! The second model: where it is, how it is asked, and whether what it says is an answer.
 
 use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use decision::Question;
+use decision::{Answer, Question, Schema};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::{gemini, openai};
-use crate::cli::{CascadeFlags, CascadeVia};
+use super::prompt::{self, Prior};
+use super::{decided, gemini, openai};
+use crate::asking::Server;
+use crate::cli::{Api, CascadeFlags, CascadeVia};
 use crate::client::{Client, no_decision};
 use crate::env::{self, Environment};
 use crate::error::Error;
 use crate::foreign::clipped;
 use crate::settings::{Credential, Endpoint, Origin, Settings, Token, parse_duration};
 use crate::state::State;
+use crate::verdict::Verdict;
 
 const TIMEOUT: Duration = Duration::from_secs(25);
 const TIMEOUT_WITH_IMAGES: Duration = Duration::from_secs(90);
@@ -26,9 +31,11 @@ const SHOWN_CHARS: usize = 60;
 #[derive(Debug)]
 pub(super) struct Second {
     via: CascadeVia,
-    client: Client,
+    server: Arc<Server>,
     model: Option<String>,
     route: String,
+    /// It has turned out to be a server that makes decisions, and is asked for one.
+    decides: AtomicBool,
 }
 
 /// What the second model said about one question.
@@ -40,10 +47,28 @@ pub(super) struct Said {
     pub(super) explanation: Option<String>,
 }
 
-/// The reply: question id → what was said, or why it does not count.
+/// One answer of the second model.
+#[derive(Clone, Debug)]
+pub(super) enum Given {
+    Said(Said),
+    /// Read from the model's own logits, with the label mass of its slot.
+    Read(Box<Answer>, Option<f64>),
+}
+
+/// The reply: question id → what was given, or why it does not count.
 pub(super) struct SecondReply {
     pub(super) model: Option<String>,
-    pub(super) answers: HashMap<String, Result<Said, String>>,
+    pub(super) answers: HashMap<String, Result<Given, String>>,
+}
+
+/// What the second model is asked about.
+pub(super) struct Doubt<'a> {
+    pub(super) schema: &'a Schema,
+    pub(super) questions: &'a [&'a Question],
+    /// The first model's.
+    pub(super) verdict: &'a Verdict<'a>,
+    pub(super) prior: Prior,
+    pub(super) state: &'a State,
 }
 
 impl Second {
@@ -108,40 +133,57 @@ impl Second {
             }
             CascadeVia::Openai | CascadeVia::Vertex => Client::new(settings)?,
         };
-        Ok(Self { via, client, model, route })
+        let server = Arc::new(Server::new(client, Some(Api::Chat)));
+        Ok(Self { via, server, model, route, decides: AtomicBool::new(false) })
     }
 
     pub(super) fn model(&self) -> Option<&str> {
         self.model.as_deref()
     }
 
-    /// One request for all these questions.
-    pub(super) async fn ask(
-        &self,
-        text: &str,
-        questions: &[&Question],
-        state: &State,
-    ) -> Result<SecondReply, Error> {
+    /// One request for all these questions. A server that makes decisions writes no JSON of other shapes; it is asked for a decision
+    /// instead, as the first model is.
+    pub(super) async fn ask(&self, doubt: &Doubt<'_>) -> Result<SecondReply, Error> {
+        if self.decides.load(Ordering::Relaxed) {
+            return decided::ask(&self.server, doubt).await;
+        }
+        match self.ask_in_words(doubt).await {
+            Err(refusal)
+                if refusal.status() == Some(400)
+                    && self.via == CascadeVia::Openai
+                    && self.server.makes_decisions().await =>
+            {
+                self.decides.store(true, Ordering::Relaxed);
+                decided::ask(&self.server, doubt).await
+            }
+            asked => asked,
+        }
+    }
+
+    async fn ask_in_words(&self, doubt: &Doubt<'_>) -> Result<SecondReply, Error> {
+        let Doubt { schema, questions, verdict, prior, state } = *doubt;
+        let text = prompt::text(schema, questions, verdict, prior, &state.text);
         let body = match self.via {
-            CascadeVia::Openai => openai::body(self.model(), text, questions, state),
+            CascadeVia::Openai => openai::body(self.model(), &text, questions, state),
             CascadeVia::Gemini | CascadeVia::Vertex => {
-                gemini::body(text, questions, state).map_err(|reason| Error::BadCascade { reason })?
+                gemini::body(&text, questions, state).map_err(|reason| Error::BadCascade { reason })?
             }
         };
-        let sent = self.client.post(&self.route, body).await?;
+        let client = self.server.client();
+        let sent = client.post(&self.route, body).await?;
         let written = match self.via {
             CascadeVia::Openai => openai::written(&sent.body),
             CascadeVia::Gemini | CascadeVia::Vertex => gemini::written(&sent.body),
         };
         let refuse = |reason: &str| {
-            let said = self.client.without_key(&String::from_utf8_lossy(&sent.body));
+            let said = client.without_key(&String::from_utf8_lossy(&sent.body));
             no_decision(&sent.url, reason, &said)
         };
         let (text, model) = written.ok_or_else(|| refuse("it holds no text"))?;
         let said = object(&text).ok_or_else(|| refuse("its text is no JSON object"))?;
         let answers = questions
             .iter()
-            .map(|question| (question.id.clone(), read(question, said.get(&question.id))))
+            .map(|question| (question.id.clone(), read(question, said.get(&question.id)).map(Given::Said)))
             .collect();
         Ok(SecondReply { model, answers })
     }

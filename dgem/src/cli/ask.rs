@@ -32,6 +32,9 @@ pub struct AskArgs {
     /// Most tokens of the reply, the thought included; without it the server's own limit
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_tokens: Option<u32>,
+    /// Seed of the noise: the same question with the same seed has the same reply
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=i64::MAX as u64))]
+    pub seed: Option<u64>,
     /// Print the answer when all of it is there
     #[arg(long)]
     pub no_stream: bool,

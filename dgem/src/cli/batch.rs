@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{CatalogueFlags, VariableFlags};
+use super::{CascadeFlags, CatalogueFlags, ReadFlags, VariableFlags};
 
 #[derive(Args, Debug)]
 pub struct BatchArgs {
@@ -18,13 +18,16 @@ pub struct BatchArgs {
     /// Rows of variables, with id and expected_QUESTION: a JSONL or CSV file, or - for stdin
     #[arg(short, long, value_name = "FILE")]
     pub input: PathBuf,
+    /// An image that belongs to every row, as for `dgem decide`; a row's own stand in its column `image`; repeatable
+    #[arg(short = 'I', long = "image", value_name = "IMAGE")]
+    pub images: Vec<String>,
     /// Form of the rows; by default CSV for a name that ends in .csv, else JSONL
     #[arg(long, value_enum)]
     pub input_format: Option<RowFormat>,
     /// One JSON line a row: a file, or - for stdout; {shard} stands for the number of the shard
     #[arg(short, long, value_name = "FILE", default_value = "-")]
     pub output: PathBuf,
-    /// Most requests at the same time; fewer while the server is busy
+    /// Most rows at the same time; fewer while the server is busy
     #[arg(short, long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub jobs: u16,
     /// Write the results in the order of the rows
@@ -39,6 +42,10 @@ pub struct BatchArgs {
     /// Stop after this many rows that failed
     #[arg(long, value_name = "N")]
     pub max_errors: Option<u64>,
+    #[command(flatten)]
+    pub read: ReadFlags,
+    #[command(flatten)]
+    pub cascade: CascadeFlags,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -39,7 +39,7 @@ pub(super) async fn run(
     environment: &Environment,
 ) -> Result<Exit, Error> {
     let settings = Settings::resolve(connection, environment)?;
-    let prompt = prepare(&args, environment)?;
+    let prompt = prepare(&args, settings.timeout, environment)?;
     let terminals = Terminals { out: io::stdout().is_terminal(), err: io::stderr().is_terminal() };
     if args.show_diffusion && !terminals.err {
         warn("--show-diffusion has no effect: stderr is no terminal");
@@ -48,6 +48,7 @@ pub(super) async fn run(
         stream: !args.no_stream,
         think: args.think,
         max_tokens: args.max_tokens,
+        seed: args.seed,
         usage: args.stats,
         drafts: args.show_diffusion && terminals.err,
     };
@@ -98,7 +99,7 @@ fn end(args: &AskArgs, answered: &Answered, has_answer: bool) -> Exit {
     if has_answer { Exit::Done } else { Exit::Rejected }
 }
 
-fn prepare(args: &AskArgs, environment: &Environment) -> Result<Prompt, Error> {
+fn prepare(args: &AskArgs, timeout: Duration, environment: &Environment) -> Result<Prompt, Error> {
     let refuse = |reason: String| Error::BadPrompt { reason };
     let text = match &args.template {
         Some(wanted) => {
@@ -114,7 +115,7 @@ fn prepare(args: &AskArgs, environment: &Environment) -> Result<Prompt, Error> {
             .map_err(|cause| refuse(format!("stdin cannot be read: {cause}")))?,
         None => args.prompt.join(" "),
     };
-    let images: Vec<Image> = args.images.iter().map(|text| Image::load(text)).collect::<Result<_, _>>()?;
+    let images = Image::load_all(&args.images, timeout)?;
     if text.trim().is_empty() && images.is_empty() {
         return Err(refuse("it is empty".to_owned()));
     }

@@ -1,18 +1,26 @@
 //! `dgem batch`: gives the parts of `batch` their settings, and says on stderr how it ended.
 
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::ValueEnum;
 use tokio::task::LocalSet;
 
 use super::{connect, note, warn};
+use crate::asking::Server;
 use crate::batch::{Ended, Feeder, Progress, Rows, Run, Shard, Sink, Stop};
-use crate::cli::{BatchArgs, ConnectionFlags};
+use crate::cascade::Cascade;
+use crate::cli::{BatchArgs, CascadeMode, ConnectionFlags};
 use crate::client::Client;
+use crate::deciding::Decider;
 use crate::env::Environment;
 use crate::error::Error;
 use crate::exit::Exit;
-use crate::settings::Settings;
+use crate::image::Image;
+use crate::output::{counted, width_of};
+use crate::overrides::Overrides;
+use crate::settings::{Settings, shown_url};
 use crate::template::Catalogue;
 use crate::variables::Variables;
 
@@ -26,9 +34,13 @@ pub(super) async fn run(
 ) -> Result<Exit, Error> {
     let mut settings = Settings::resolve(connection, environment)?;
     settings.retries.get_or_insert(RETRIES);
-    let client = connect::ready(Client::new(settings)?).await?;
+    let timeout = settings.timeout;
+    let overrides = Overrides::new(&args.read)?;
     let template = Catalogue::new(&args.catalogue, environment).load(&args.template)?;
     let variables = Variables::gather(&args.variables)?;
+    let images = Image::load_all(&args.images, timeout)?;
+    let pictures = !images.is_empty() || template.metadata().image;
+    let cascade = Cascade::new(&args.cascade, pictures, environment)?;
     let shard = Shard::resolve(args.shard.as_deref(), environment)?;
     let output = with_shard(&args.output, shard);
     if same_file(&args.input, &output) {
@@ -37,35 +49,53 @@ pub(super) async fn run(
     }
     let rows = Rows::open(&args.input, args.input_format)?;
     let (sink, done) = Sink::open(&output, args.resume, args.keep_order)?;
+    let client = connect::ready(Client::new(settings)?).await?;
     if args.resume && !done.keys.is_empty() {
-        note(&format!("{} rows are done in {} already", done.keys.len(), output.display()));
+        let (rows, are) = match done.keys.len() {
+            1 => ("1 row".to_owned(), "is"),
+            count => (format!("{count} rows"), "are"),
+        };
+        note(&format!("{rows} {are} done in {} already", output.display()));
     }
     let progress = Progress::new(&rows);
-    let feeder = Feeder { rows, template, variables, shard, done: done.keys };
+    let server = Arc::new(Server::new(client, args.read.api));
     let batch = Run {
-        client,
-        feeder,
+        decider: Decider { server, orders: args.read.permute, cascade },
+        feeder: Feeder { rows, template, variables, overrides, images, timeout, shard, done: done.keys },
         sink,
         progress,
         report: done.report,
         jobs: args.jobs,
         max_errors: args.max_errors,
     };
-    let Ended { tally, report, stop } = LocalSet::new().run_until(batch.run()).await?;
+    let ended = LocalSet::new().run_until(batch.run()).await?;
+    end(&args, ended)
+}
 
-    note(&tally.to_string());
-    if !report.is_empty() {
+/// Says on stderr how it went.
+fn end(args: &BatchArgs, ended: Ended) -> Result<Exit, Error> {
+    let Ended { tally, reasons, report, stop } = ended;
+    let broken = matches!(stop, Some(Stop::Broken(_)));
+    if tally.rows() > 0 || !broken {
+        note(&tally.to_string());
+    }
+    if !reasons.is_empty() {
+        note(&reasons.to_string());
+    }
+    let report = report.within(width_of(&io::stderr()));
+    if !report.is_empty() && !(broken && tally.rows() == 0) {
         note(&format!("\n{report}\n"));
     }
     let failed = tally.errors > 0;
-    if stop.is_some() || failed {
-        note(&format!("to go on: {}", resume_command(&args)));
+    if failed || (stop.is_some() && !broken) {
+        note(&format!("to go on: {}", resume_command(args)));
     }
     match stop {
         Some(Stop::Interrupted) => Ok(Exit::Interrupted),
-        Some(Stop::Hopeless(error)) => Err(error),
+        Some(Stop::Hopeless(error) | Stop::Broken(error)) => Err(error),
         Some(Stop::TooManyErrors) => {
-            warn(&format!("stopped after {} rows that failed (--max-errors)", tally.errors));
+            let rows = counted(tally.errors, "row");
+            warn(&format!("stopped after {rows} that failed (--max-errors)"));
             Ok(Exit::Partial)
         }
         None if failed => Ok(Exit::Partial),
@@ -105,8 +135,8 @@ fn resume_command(args: &BatchArgs) -> String {
     }
     args.variables.var.iter().for_each(|pair| add("-v", pair));
     add("-i", &args.input.to_string_lossy());
-    if let Some(format) = args.input_format.and_then(|format| format.to_possible_value()) {
-        add("--input-format", format.get_name());
+    if let Some(format) = args.input_format.and_then(name) {
+        add("--input-format", &format);
     }
     if let Some(shard) = &args.shard {
         add("--shard", shard);
@@ -115,12 +145,41 @@ fn resume_command(args: &BatchArgs) -> String {
     if let Some(most) = args.max_errors {
         add("--max-errors", &most.to_string());
     }
+    args.images.iter().for_each(|image| add("-I", image));
+    let number = |number: Option<u64>| number.map(|number| number.to_string());
+    let (read, cascade) = (&args.read, &args.cascade);
+    let off = cascade.cascade == CascadeMode::Off;
+    let optional = [
+        ("--samples", read.samples.clone()),
+        ("--layout", read.layout.clone()),
+        ("--think", number(read.think.map(u64::from))),
+        ("--seed", number(read.seed)),
+        ("--permute", number(read.permute.map(|orders| orders as u64))),
+        ("--api", read.api.and_then(name)),
+        ("--cascade", Some(cascade.cascade).filter(|_| !off).and_then(name)),
+        ("--cascade-threshold", cascade.cascade_threshold.clone()),
+        ("--cascade-via", cascade.cascade_via.and_then(name)),
+        ("--cascade-url", cascade.cascade_url.as_deref().map(shown_url)),
+        ("--cascade-model", cascade.cascade_model.clone()),
+        ("--cascade-project", cascade.cascade_project.clone()),
+        ("--cascade-prior", Some(cascade.cascade_prior).filter(|_| !off).and_then(name)),
+        ("--cascade-timeout", cascade.cascade_timeout.clone()),
+    ];
+    optional
+        .iter()
+        .filter_map(|(flag, value)| Some((flag, value.as_ref()?)))
+        .for_each(|(flag, value)| add(flag, value));
     add("-o", &args.output.to_string_lossy());
     if args.keep_order {
         words.push("--keep-order".to_owned());
     }
     words.push("--resume".to_owned());
     words.join(" ") + "  (and your connection flags)"
+}
+
+/// The spelling on the command line.
+fn name(value: impl ValueEnum) -> Option<String> {
+    value.to_possible_value().map(|value| value.get_name().to_owned())
 }
 
 /// As a shell reads it.
@@ -157,7 +216,7 @@ mod tests {
             #[command(flatten)]
             args: BatchArgs,
         }
-        let flags = "-t p -d d.json -v a=b -i rows.txt --input-format csv --shard 0/2 -j 4 --max-errors 9 -o o.jsonl --keep-order";
+        let flags = "-t p -d d.json -v a=b -i rows.txt --input-format csv --shard 0/2 -j 4 --max-errors 9 -I a.png --samples 4 --layout schema_first --think 8 --seed 7 --permute 3 --api chat --cascade entropy --cascade-threshold 16% --cascade-via openai --cascade-url http://a/v1 --cascade-model m --cascade-prior full --cascade-timeout 9 -o o.jsonl --keep-order";
         let line = <Line as clap::Parser>::parse_from(["batch"].into_iter().chain(flags.split(' ')));
         assert_eq!(
             resume_command(&line.args),

@@ -17,10 +17,10 @@ use std::io::{self, Write};
 use clap::ValueEnum;
 
 use crate::cli::{Cli, Color, Command};
+use crate::deciding;
 use crate::env::{self, Environment};
 use crate::error::Error;
 use crate::exit::Exit;
-use crate::foreign::visible;
 
 /// Runs the command that was typed.
 pub async fn run(cli: Cli, environment: &Environment) -> Result<Exit, Error> {
@@ -42,7 +42,7 @@ pub async fn run(cli: Cli, environment: &Environment) -> Result<Exit, Error> {
     match cli.command {
         Command::Decide(args) => decide::run(*args, &cli.connection, environment).await,
         Command::Ask(args) => ask::run(*args, &cli.connection, environment).await,
-        Command::Batch(args) => batch::run(args, &cli.connection, environment).await,
+        Command::Batch(args) => batch::run(*args, &cli.connection, environment).await,
         Command::Template(command) => template::run(command, &cli.connection, environment).await,
         Command::Models(args) => models::run(&args, &cli.connection, environment).await,
         Command::Doctor(args) => doctor::run(&args, &cli.connection, environment).await,
@@ -64,13 +64,9 @@ fn warn(text: &str) {
     let _ = writeln!(io::stderr(), "warning: {text}");
 }
 
-/// Some servers have one model and answer with it whatever was asked for.
+/// Tells of a model that was not asked for.
 fn warn_other_model(wanted: Option<&str>, answered: Option<&str>) {
-    // What follows a colon chooses how a model works, not which one.
-    let name = |model: &str| model.split(':').next().unwrap_or_default().to_owned();
-    if let (Some(wanted), Some(answered)) = (wanted, answered)
-        && name(wanted) != name(answered)
-    {
-        warn(&format!("`{}` was asked for, and `{}` answered", visible(wanted), visible(answered)));
+    if let Some(text) = deciding::other_model(wanted, answered) {
+        warn(&text);
     }
 }

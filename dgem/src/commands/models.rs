@@ -12,7 +12,7 @@ use crate::env::Environment;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::foreign::clipped;
-use crate::output::text_table;
+use crate::output::{text_table, width_of};
 
 /// Characters of a name that are shown.
 const NAME_CHARS: usize = 120;
@@ -44,7 +44,7 @@ pub(super) async fn run(
     }
     let rows: Vec<Vec<String>> = models.iter().map(row).collect();
     let header = ["MODEL", "QUESTIONS", "ANSWERS", "CONTEXT"];
-    writeln!(out, "{}", text_table(&header, &[24, 9, 9, 9], &rows))?;
+    writeln!(out, "{}", text_table(&header, &[24, 9, 9, 9], &rows, width_of(&io::stdout())))?;
     Ok(Exit::Done)
 }
 

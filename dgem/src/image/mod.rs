@@ -8,6 +8,8 @@ mod size;
 mod svg;
 
 use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE};
@@ -22,41 +24,68 @@ const MOST_BYTES: u64 = 16 << 20;
 /// Of the decoded picture. No model sees more, and a small file can hold very many.
 const MOST_PIXELS: u64 = 64 << 20;
 
+/// Of all images of one request, before they are encoded: what is sent is a third larger, and 32 MiB is the most that platforms
+/// let through.
+const MOST_BYTES_TOGETHER: u64 = 24 << 20;
+/// For all drawings of one request.
+const MOST_TIME: Duration = Duration::from_secs(20);
+
 /// An image ready to be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
-    /// A data URI, or the https URL that was given.
-    pub url: String,
+    /// A data URI, or the https URL that was given. Shared by all rows of a batch.
+    pub url: Arc<str>,
+}
+
+/// What the images of one request may still use.
+#[derive(Debug)]
+struct Budget {
+    whole: Duration,
+    left: Duration,
+    bytes: u64,
 }
 
 impl Image {
-    /// `text`: a path, a data URI or an https URL.
-    pub fn load(text: &str) -> Result<Self, Error> {
+    /// All images of one request, each a path, a data URI or an https URL. Drawing them takes no longer than `timeout`.
+    pub fn load_all(texts: &[String], timeout: Duration) -> Result<Vec<Self>, Error> {
+        let whole = MOST_TIME.min(timeout);
+        let mut budget = Budget { whole, left: whole, bytes: MOST_BYTES_TOGETHER };
+        texts.iter().map(|text| Self::load(text, &mut budget)).collect()
+    }
+
+    fn load(text: &str, budget: &mut Budget) -> Result<Self, Error> {
         let scheme = text.split_once(':').map(|(scheme, _)| scheme.to_ascii_lowercase());
         match scheme.as_deref() {
-            Some("https") => Ok(Self { url: text.to_owned() }),
+            Some("https") => Ok(Self { url: text.into() }),
             Some("http") => Err(bad(&shown_url(text), "an image URL must begin with https")),
             Some("data") => {
                 let bytes = decode(text).map_err(|reason| bad("the data URI", &reason))?;
-                Self::from_bytes("the data URI", &bytes)
+                Self::from_bytes("the data URI", bytes, budget)
             }
             _ => {
                 let bytes = capped::read_file(Path::new(text), MOST_BYTES)
                     .map_err(|cause| bad(text, &cause.to_string()))?;
-                Self::from_bytes(text, &bytes)
+                Self::from_bytes(text, bytes, budget)
             }
         }
     }
 
-    fn from_bytes(name: &str, bytes: &[u8]) -> Result<Self, Error> {
+    fn from_bytes(name: &str, bytes: Vec<u8>, budget: &mut Budget) -> Result<Self, Error> {
         let refuse = |reason: String| bad(name, &reason);
-        let kind = kind::of(bytes).map_err(refuse)?;
-        if kind == Kind::Svg {
-            let png = svg::rasterise(bytes).map_err(refuse)?;
-            return Ok(Self { url: data_uri("image/png", &png) });
-        }
-        measured(kind, bytes).map_err(refuse)?;
-        Ok(Self { url: data_uri(kind.mime(), bytes) })
+        let kind = kind::of(&bytes).map_err(refuse)?;
+        let (mime, bytes) = if kind == Kind::Svg {
+            let start = Instant::now();
+            let png = svg::rasterise(bytes, budget.left, budget.whole).map_err(refuse)?;
+            budget.left = budget.left.saturating_sub(start.elapsed());
+            (Kind::Png.mime(), png)
+        } else {
+            measured(kind, &bytes).map_err(refuse)?;
+            (kind.mime(), bytes)
+        };
+        budget.bytes = budget.bytes.checked_sub(bytes.len() as u64).ok_or_else(|| {
+            refuse(format!("with those before it, it is larger than {} MiB", MOST_BYTES_TOGETHER >> 20))
+        })?;
+        Ok(Self { url: data_uri(mime, &bytes).into() })
     }
 
     /// The URL for a person: a data URI without its data, an address without the keys it may hold.

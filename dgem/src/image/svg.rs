@@ -2,8 +2,11 @@
 //!
 //! Only this module touches the renderer, and only when an SVG is given: fonts are looked up then and not before. A drawing may
 //! not read files: a picture it links to would be sent to the server. Pictures inside of it obey the limits of those outside.
+//! A filter of a few bytes can take minutes, so that all of it happens on a thread with limits (`limited`).
 
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use resvg::tiny_skia::{Color, Pixmap, Transform};
 use resvg::usvg::fontdb::{Database, Family, Query};
@@ -11,12 +14,35 @@ use resvg::usvg::{ImageHrefResolver, Options, Tree};
 
 use super::kind::{self, Kind};
 use super::measured;
+use crate::limited::{self, Limits, Stopped};
 
 /// Longer side of the result, in pixels: larger drawings are scaled down. No model sees more.
 const LONGEST_SIDE: f32 = 2048.0;
 
-/// The PNG, or why there is none.
-pub(super) fn rasterise(svg: &[u8]) -> Result<Vec<u8>, String> {
+/// Of one drawing with the pictures inside of it; the largest of these takes a quarter.
+const MOST_BYTES: u64 = 1 << 30;
+/// Drawings that ran into a limit stay behind with their memory: after so many of them there are no more.
+const MOST_STUCK: usize = 4;
+static STUCK: AtomicUsize = AtomicUsize::new(0);
+
+/// The PNG, or why there is none. `left`: of the `whole` time for all drawings.
+pub(super) fn rasterise(svg: Vec<u8>, left: Duration, whole: Duration) -> Result<Vec<u8>, String> {
+    if STUCK.load(Ordering::Relaxed) >= MOST_STUCK {
+        return Err(format!("{MOST_STUCK} drawings before it ran into a limit: convert it to PNG"));
+    }
+    limited::run(Limits { time: left, bytes: MOST_BYTES }, move || drawn(&svg)).unwrap_or_else(|stopped| {
+        STUCK.fetch_add(1, Ordering::Relaxed);
+        Err(match stopped {
+            Stopped::Time(_) => format!(
+                "drawing it, with those before it, takes longer than {} s: convert it to PNG",
+                whole.as_secs_f64()
+            ),
+            stopped => format!("it cannot be drawn: {}", stopped.reason()),
+        })
+    })
+}
+
+fn drawn(svg: &[u8]) -> Result<Vec<u8>, String> {
     let draw = ImageHrefResolver::default_data_resolver();
     let refused = OnceLock::new();
     let mut options = Options::default();

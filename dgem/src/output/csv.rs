@@ -1,5 +1,8 @@
 //! `-f csv`: one row per question for spreadsheets and data frames (RFC 4180, lines end in LF).
+//!
+//! Cells hold what they hold: a name that begins with `=` stays as it is, for a program that reads it. Control characters do not.
 
+use crate::foreign::printable;
 use crate::verdict::{Outcome, Row};
 
 const HEADER: [&str; 10] = [
@@ -51,9 +54,35 @@ fn line(cells: impl IntoIterator<Item = String>) -> String {
 }
 
 fn quoted(cell: &str) -> String {
-    if cell.contains([',', '"', '\n', '\r']) {
+    let cell = printable(cell);
+    // Blanks at the ends, and what a spreadsheet may take for a formula, are quoted too: then it is plain that they belong to it.
+    let begins = |c: char| c.is_whitespace() || matches!(c, '=' | '+' | '-' | '@');
+    if cell.contains([',', '"', '\n']) || cell.starts_with(begins) || cell.ends_with(char::is_whitespace) {
         format!("\"{}\"", cell.replace('"', "\"\""))
     } else {
-        cell.to_owned()
+        cell
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_are_quoted_where_they_must_be_and_drive_no_terminal() {
+        for (cell, written) in [
+            ("plain", "plain"),
+            ("a,b", "\"a,b\""),
+            ("say \"x\"", "\"say \"\"x\"\"\""),
+            ("two\r\nlines", "\"two\nlines\""),
+            ("=1+2", "\"=1+2\""),
+            ("-x", "\"-x\""),
+            ("@x", "\"@x\""),
+            (" x", "\" x\""),
+            ("a\u{1b}[2J", "a\u{fffd}[2J"),
+            ("", ""),
+        ] {
+            assert_eq!(quoted(cell), written, "{cell:?}");
+        }
     }
 }

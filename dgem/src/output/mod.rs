@@ -24,7 +24,7 @@ use crate::verdict::{Outcome, Row, Verdict};
 
 pub use stats::Stats;
 pub use style::Style;
-pub use table::text_table;
+pub use table::{text_table, width_of};
 
 /// Everything there is to say about one decision.
 #[derive(Debug)]
@@ -42,15 +42,24 @@ pub struct Report<'a> {
     pub api: Option<Api>,
 }
 
+/// Where it is written.
+#[derive(Clone, Copy, Debug)]
+pub struct Page {
+    pub style: Style,
+    /// Of the terminal, in characters.
+    pub width: Option<u16>,
+}
+
 /// Writes the whole result.
-pub fn write(out: &mut impl Write, flags: &OutputFlags, style: Style, report: &Report<'_>) -> io::Result<()> {
+pub fn write(out: &mut impl Write, flags: &OutputFlags, page: Page, report: &Report<'_>) -> io::Result<()> {
+    let Page { style, width } = page;
     let wanted = |row: &&Row<'_>| flags.fields.is_empty() || flags.fields.iter().any(|field| field == row.id);
     let rows: Vec<&Row<'_>> = report.verdict.rows.iter().filter(wanted).collect();
     let stats = flags.stats.then(|| Stats::new(report.decided));
     match flags.format {
         _ if flags.quiet => bare(out, &rows)?,
         Format::Table => {
-            writeln!(out, "{}", table::decision(&rows, report, style))?;
+            writeln!(out, "{}", table::decision(&rows, report, style, width))?;
             if flags.explain {
                 writeln!(out, "\n{}", explain::text(&rows, report, style))?;
             }
@@ -71,6 +80,11 @@ pub fn write(out: &mut impl Write, flags: &OutputFlags, style: Style, report: &R
         Format::Csv => write!(out, "{}", csv::table(&rows))?,
     }
     out.flush()
+}
+
+/// `1 row`, `2 rows`.
+pub(crate) fn counted(count: u64, word: &str) -> String {
+    format!("{count} {word}{}", if count == 1 { "" } else { "s" })
 }
 
 /// The answers alone; an empty line where there is none.

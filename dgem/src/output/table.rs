@@ -1,9 +1,13 @@
 //! Tables in the form of the user's README: columns apart by ` | `, a rule below the header, no frame.
 
+use std::io::IsTerminal;
+use std::os::fd::AsFd;
+
 use comfy_table::{
     ColumnConstraint, ContentArrangement, ContentLineStyle, LineStyle, Table, TableStyle, Width,
 };
 use decision::Answer;
+use terminal_size::{Width as Columns, terminal_size_of};
 
 use super::Report;
 use super::style::Style;
@@ -38,8 +42,11 @@ const FLIPS: Column = Column { header: "FLIPS", width: 6, cell: |row, _, report|
 /// When not every answer is a slot read of the first model.
 const SOURCE: Column = Column { header: "SOURCE", width: 8, cell: |_, answer, _| source(answer) };
 
-/// The decision table.
-pub(super) fn decision(rows: &[&Row<'_>], report: &Report<'_>, style: Style) -> String {
+/// Begins the first line of a row, which may take several: a character without width, taken out again.
+const ROW: char = '\u{2060}';
+
+/// The decision table. `width`: of the terminal, if it is for one.
+pub(super) fn decision(rows: &[&Row<'_>], report: &Report<'_>, style: Style, width: Option<u16>) -> String {
     let answers = || rows.iter().filter_map(|row| row.answer());
     let optional = [
         (STDERR, answers().any(|answer| answer.stderr.is_some())),
@@ -52,10 +59,15 @@ pub(super) fn decision(rows: &[&Row<'_>], report: &Report<'_>, style: Style) -> 
         ["QUESTION", "TYPE"].into_iter().chain(columns.iter().map(|column| column.header)).collect();
     let widths: Vec<u16> = [16, 10].into_iter().chain(columns.iter().map(|column| column.width)).collect();
     let lines: Vec<Vec<String>> = rows.iter().map(|row| cells(row, &columns, report)).collect();
-    let text = text_table(&header, &widths, &lines);
+    let text = text_table(&header, &widths, &lines, width);
     let mut painted = Vec::new();
+    let mut begun = 0;
     for (index, line) in text.lines().enumerate() {
-        painted.push(match index.checked_sub(2).and_then(|index| rows.get(index)).map(|row| &row.outcome) {
+        let begins = line.starts_with(ROW);
+        begun += usize::from(begins);
+        let line = line.strip_prefix(ROW).unwrap_or(line);
+        let row = begun.checked_sub(1).and_then(|row| rows.get(row));
+        painted.push(match row.map(|row| &row.outcome) {
             None if index == 0 => style.bold(line),
             Some(Outcome::Missing | Outcome::Invalid(_)) => style.yellow(line),
             Some(Outcome::Skipped(_)) => style.dim(line),
@@ -66,7 +78,7 @@ pub(super) fn decision(rows: &[&Row<'_>], report: &Report<'_>, style: Style) -> 
 }
 
 fn cells(row: &Row<'_>, columns: &[Column], report: &Report<'_>) -> Vec<String> {
-    let head = [visible(row.id), row.type_name.to_owned()];
+    let head = [format!("{ROW}{}", visible(row.id)), row.type_name.to_owned()];
     let status = match &row.outcome {
         Outcome::Answered(answer) => {
             return head
@@ -107,15 +119,31 @@ fn source(answer: &Answer) -> String {
     answer.source.as_deref().map_or("slot".to_owned(), visible)
 }
 
-/// Any table in this form. `widths` are least widths; columns beyond them are as wide as their content.
-pub fn text_table(header: &[&str], widths: &[u16], rows: &[Vec<String>]) -> String {
+/// Any table in this form. `widths` are least widths; columns beyond them are as wide as their content. A table that is wider than
+/// `width` breaks its cells into lines.
+pub fn text_table(header: &[&str], widths: &[u16], rows: &[Vec<String>], width: Option<u16>) -> String {
+    let wide = laid_out(header, widths, rows, None);
+    match width {
+        Some(width) if wide.lines().next().is_some_and(|line| line.chars().count() > usize::from(width)) => {
+            laid_out(header, &[], rows, Some(width))
+        }
+        _ => wide,
+    }
+}
+
+fn laid_out(header: &[&str], widths: &[u16], rows: &[Vec<String>], width: Option<u16>) -> String {
     let mut table = Table::new();
     let bar = ContentLineStyle::none().junction('|');
     let style = TableStyle::new()
         .header_lines(bar)
         .header_separator(LineStyle::none().fill('-').junction('-'))
         .content_lines(bar);
-    table.load_style(style).set_content_arrangement(ContentArrangement::Disabled).set_header(header.to_vec());
+    let arrangement =
+        if width.is_some() { ContentArrangement::Dynamic } else { ContentArrangement::Disabled };
+    table.load_style(style).set_content_arrangement(arrangement).set_header(header.to_vec());
+    if let Some(width) = width {
+        table.set_width(width);
+    }
     for row in rows {
         table.add_row(row.clone());
     }
@@ -127,4 +155,27 @@ pub fn text_table(header: &[&str], widths: &[u16], rows: &[Vec<String>]) -> Stri
         }
     }
     table.to_string()
+}
+
+/// Characters in a line of the terminal behind a stream; `None` for a file or a pipe, where nothing needs to fit.
+pub fn width_of(stream: &(impl IsTerminal + AsFd)) -> Option<u16> {
+    stream.is_terminal().then(|| terminal_size_of(stream).map(|(Columns(columns), _)| columns)).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_fits_the_terminal_and_is_as_wide_as_it_is_elsewhere() {
+        let rows = [vec!["urgent".to_owned(), "one two three four five six seven".to_owned()]];
+        let wide = text_table(&["QUESTION", "ANSWERS"], &[16, 10], &rows, None);
+        assert_eq!(wide.lines().count(), 3);
+        assert_eq!(text_table(&["QUESTION", "ANSWERS"], &[16, 10], &rows, Some(80)), wide);
+        let narrow = text_table(&["QUESTION", "ANSWERS"], &[16, 10], &rows, Some(30));
+        assert!(narrow.lines().all(|line| line.chars().count() <= 30), "{narrow}");
+        let words: Vec<&str> =
+            narrow.split(|c: char| c.is_whitespace() || c == '|').filter(|word| !word.is_empty()).collect();
+        assert!(words.ends_with(&["four", "five", "six", "seven"]), "{narrow}");
+    }
 }

@@ -21,6 +21,8 @@ pub struct Metadata {
     pub required: Vec<String>,
     /// A value for every variable that needs one, good enough to try the template.
     pub sample: Map<String, Value>,
+    /// The questions are about pictures that come with the request (`-I`).
+    pub image: bool,
 }
 
 /// What is wrong with the comment, and on which line of the file.

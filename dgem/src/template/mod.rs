@@ -2,7 +2,7 @@
 //!
 //! The walk: [`Catalogue::load`] finds it; [`Template::load`] reads the text, refuses Go syntax and what would overwhelm tera,
 //! takes the metadata comment and lets tera parse it; [`Template::render`] fills it in; [`Template::request`] turns the
-//! rendered JSON into a validated schema and a state (`request`). What tera does happens in the `sandbox`. `check` looks for
+//! rendered JSON into a validated schema and a state (`request`). What tera does happens on a thread with limits (`limited`). `check` looks for
 //! faults before they happen.
 
 mod built_in;
@@ -11,14 +11,12 @@ mod check;
 mod filters;
 mod functions;
 mod go_syntax;
-mod guard;
 mod macros;
 mod metadata;
 mod nesting;
 mod quoting;
 mod rendered;
 mod request;
-mod sandbox;
 mod skeleton;
 mod tags;
 mod unescape;
@@ -27,16 +25,17 @@ mod usage;
 use std::error::Error as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Map, Value};
 use tera::{Context, Tera};
 
 use self::macros::Calls;
-use self::sandbox::Stopped;
 use self::usage::{Usage, Use};
 use crate::capped;
 use crate::error::Error;
 use crate::foreign::visible;
+use crate::limited::{self, Limits, Stopped};
 use crate::variables::Variables;
 
 pub use catalogue::{Catalogue, Entry};
@@ -102,7 +101,7 @@ impl Template {
         })?;
         let (engine, usage, calls) = {
             let (path, source) = (path.to_owned(), source.clone());
-            sandbox::run(sandbox::BASE_BYTES, move || understand(&path, &source))
+            limited::run(limits(0), move || understand(&path, &source))
         }
         .map_err(|stopped| Error::TemplateLimit { path: path.to_owned(), reason: stopped.reason() })?
         .map_err(|reason| Error::TemplateSyntax { path: path.to_owned(), reason })?;
@@ -196,23 +195,28 @@ impl Template {
         self.request(variables).and_then(|request| self.0.with_state(request))
     }
 
-    /// [`Self::request_with_state`] for many at once: each costs a share of one thread of the sandbox.
-    pub fn requests_with_state(&self, all: Vec<Variables>) -> Vec<Result<Request, Error>> {
+    /// [`Self::request_with_state`] for many at once: each costs a share of one thread with limits. Those with pictures need no
+    /// state beside them.
+    pub fn requests(&self, all: Vec<(Variables, bool)>) -> Vec<Result<Request, Error>> {
         if all.is_empty() {
             return Vec::new();
         }
         let (parsed, shared) = (Arc::clone(&self.0), Arc::new(all));
-        let most_bytes =
-            sandbox::BASE_BYTES + VALUE_FACTOR * shared.iter().map(Variables::weight_bytes).sum::<u64>();
+        let limits = limits(shared.iter().map(|(variables, _)| variables.weight_bytes()).sum());
         let inside = Arc::clone(&shared);
-        let together = sandbox::run(most_bytes, move || {
-            let request =
-                |variables| parsed.request(variables).and_then(|request| parsed.with_state(request));
-            inside.iter().map(request).collect()
+        let together = limited::run(limits, move || {
+            inside.iter().map(|(variables, pictures)| parsed.for_sending(variables, *pictures)).collect()
         });
         // One of them ran into a limit: each for itself tells which.
-        together
-            .unwrap_or_else(|_| shared.iter().map(|variables| self.request_with_state(variables)).collect())
+        together.unwrap_or_else(|_| {
+            let alone = |(variables, pictures): &(Variables, bool)| {
+                let pictures = *pictures;
+                self.within_limits(variables, move |parsed, variables| {
+                    parsed.for_sending(variables, pictures)
+                })
+            };
+            shared.iter().map(alone).collect()
+        })
     }
 
     fn within_limits<T: Send + 'static>(
@@ -221,8 +225,8 @@ impl Template {
         job: impl FnOnce(&Parsed, &Variables) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
         let (parsed, variables) = (Arc::clone(&self.0), variables.clone());
-        let most_bytes = sandbox::BASE_BYTES + VALUE_FACTOR * variables.weight_bytes();
-        sandbox::run(most_bytes, move || job(&parsed, &variables)).unwrap_or_else(|stopped| {
+        let limits = limits(variables.weight_bytes());
+        limited::run(limits, move || job(&parsed, &variables)).unwrap_or_else(|stopped| {
             let path = self.0.path.clone();
             let reason = stopped.reason();
             Err(match stopped {
@@ -233,8 +237,17 @@ impl Template {
     }
 }
 
+/// Longest time of one render. The largest shipped policy takes well under a millisecond.
+const MOST_TIME: Duration = Duration::from_secs(5);
+/// Memory of one render, beside what the variables need.
+const BASE_BYTES: u64 = 256 << 20;
 /// How many times the memory of the variables a render may need on top: a value is copied, encoded, printed and read again.
 const VALUE_FACTOR: u64 = 8;
+
+/// Of a render with variables of this many bytes.
+fn limits(variables_bytes: u64) -> Limits {
+    Limits { time: MOST_TIME, bytes: BASE_BYTES + VALUE_FACTOR * variables_bytes }
+}
 
 impl Parsed {
     fn request(&self, variables: &Variables) -> Result<Request, Error> {
@@ -243,6 +256,11 @@ impl Parsed {
             return Err(Error::RenderedShape { path: self.path.clone(), reason });
         }
         Request::from_rendered(&self.render(variables)?, variables, &self.path)
+    }
+
+    fn for_sending(&self, variables: &Variables, pictures: bool) -> Result<Request, Error> {
+        let request = self.request(variables)?;
+        if pictures { Ok(request) } else { self.with_state(request) }
     }
 
     fn with_state(&self, request: Request) -> Result<Request, Error> {

@@ -17,18 +17,18 @@ const POLICY: &str = r#"{# dgem: {"description": "d", "required": ["t"], "sample
 {"schema": {"questions": [{"id": "q", "type": "choice", "options": ["billing", "support"]}]}, "state": {"t": {{ t | json_encode }}}}"#;
 
 /// Answers by the text of the state on as many connections as come; counts requests and those at the same time.
-struct Server {
-    url: String,
+pub(crate) struct Server {
+    pub(crate) url: String,
     states: Arc<Mutex<Vec<String>>>,
     most: Arc<AtomicUsize>,
 }
 
 /// What the server does with a state.
-type Rule = fn(&str, usize) -> (u16, String);
+pub(crate) type Rule = fn(&str, usize) -> (u16, String);
 
 impl Server {
     /// `delay` before every answer; `rule` gets the state and how many requests came before.
-    fn new(delay: Duration, rule: Rule) -> Self {
+    pub(crate) fn new(delay: Duration, rule: Rule) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/v1", listener.local_addr().unwrap());
         let (states, most, now) =
@@ -43,7 +43,7 @@ impl Server {
         server
     }
 
-    fn states(&self) -> Vec<String> {
+    pub(crate) fn states(&self) -> Vec<String> {
         let mut states = self.states.lock().unwrap().clone();
         states.sort();
         states
@@ -95,14 +95,14 @@ fn serve(
     }
 }
 
-fn billing(p: f64) -> String {
+pub(crate) fn billing(p: f64) -> String {
     let (label, choice) = if p >= 0.5 { ("A", "billing") } else { ("B", "support") };
     let answer = json!({"type": "choice", "label": label, "choice": choice, "confidence": p.max(1.0 - p), "probabilities": {"billing": p, "support": 1.0 - p}});
     completion(&json!({"answers": {"q": answer}}).to_string())
 }
 
 /// Refuses a state with `bad`; the sure ones get 0.9, the others 0.6.
-fn usual(state: &str, _: usize) -> (u16, String) {
+pub(crate) fn usual(state: &str, _: usize) -> (u16, String) {
     if state.contains("bad") {
         (400, json!({"error": {"message": "no good"}}).to_string())
     } else {
@@ -110,30 +110,30 @@ fn usual(state: &str, _: usize) -> (u16, String) {
     }
 }
 
-struct Place {
-    folder: tempfile::TempDir,
+pub(crate) struct Place {
+    pub(crate) folder: tempfile::TempDir,
 }
 
 impl Place {
-    fn new(rows: &str) -> Self {
+    pub(crate) fn new(rows: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("p.json.tmpl"), POLICY).unwrap();
         std::fs::write(folder.path().join("rows.jsonl"), rows).unwrap();
         Self { folder }
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    fn run(&self, url: &str, arguments: &[&str]) -> Output {
+    pub(crate) fn run(&self, url: &str, arguments: &[&str]) -> Output {
         let mut command = dgem();
         command.current_dir(self.folder.path());
         command.args(["batch", "-u", url, "-t", "p.json.tmpl", "-i", "rows.jsonl", "-o", "out.jsonl"]);
         command.args(arguments).output().unwrap()
     }
 
-    fn lines(&self) -> Vec<Value> {
+    pub(crate) fn lines(&self) -> Vec<Value> {
         lines(&std::fs::read_to_string(self.path("out.jsonl")).unwrap())
     }
 }
@@ -142,16 +142,16 @@ fn lines(text: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-fn rows(count: usize) -> String {
+pub(crate) fn rows(count: usize) -> String {
     let row = |row| json!({"id": format!("r{row}"), "t": format!("text {row}")}).to_string() + "\n";
     (0..count).map(row).collect::<Vec<_>>().concat()
 }
 
-fn ids(lines: &[Value]) -> Vec<&str> {
+pub(crate) fn ids(lines: &[Value]) -> Vec<&str> {
     lines.iter().map(|line| line["id"].as_str().unwrap()).collect()
 }
 
-const NOW: Duration = Duration::ZERO;
+pub(crate) const NOW: Duration = Duration::ZERO;
 
 #[test]
 fn every_row_gets_a_line_and_a_bad_one_stops_nothing() {
@@ -162,7 +162,7 @@ fn every_row_gets_a_line_and_a_bad_one_stops_nothing() {
     let output = place.run(&server.url, &["--keep-order"]);
     let found = place.lines();
     assert_eq!(output.status.code(), Some(6), "{}", stderr(&output));
-    assert_eq!(ids(&found), ["a", "b", "3", "d", "5", "a"]);
+    assert_eq!(ids(&found), ["a", "b", "3", "d", "5", "a (row 6)"]);
     let statuses: Vec<&str> = found.iter().map(|line| line["status"].as_str().unwrap()).collect();
     assert_eq!(statuses, ["ok", "error", "error", "error", "ok", "error"]);
     assert_eq!(found[0]["answers"]["q"]["choice"], "billing");
@@ -319,7 +319,7 @@ fn expected_answers_give_a_report_over_this_run_and_the_one_before() {
         "66.7%",
         "0.2533",
         "0.2667",
-        "1 rows expect an answer that `q` does not have",
+        "1 row expects an answer that `q` does not have; it is not counted",
         "HESITATION FROM",
     ] {
         assert!(message.contains(part), "{part} not in {message}");
@@ -350,7 +350,6 @@ fn mistakes_are_told_before_anything_is_sent() {
     for (arguments, part) in [
         (vec!["-i", "absent.jsonl", "-o", "new.jsonl"], "absent.jsonl"),
         (vec!["-i", "rows.jsonl", "-o", "rows.jsonl"], "it is the input too"),
-        (vec!["-i", "rows.jsonl", "-o", "no/such/folder.jsonl"], "the folder must exist"),
         (vec!["-i", "rows.jsonl", "--resume"], "name a file with -o"),
         (vec!["-i", "rows.jsonl", "-j", "0"], "-j"),
         (vec!["-i", "."], "cannot read the rows"),
@@ -368,6 +367,18 @@ fn mistakes_are_told_before_anything_is_sent() {
     }
     assert!(server.states().is_empty());
     assert_eq!(std::fs::read_to_string(place.path("rows.jsonl")).unwrap(), rows(1));
+}
+
+#[test]
+fn case_59_an_output_in_a_missing_folder_is_told_before_anything_is_sent() {
+    let server = Server::new(NOW, usual);
+    let place = Place::new(&rows(1));
+    let mut command = dgem();
+    command.current_dir(place.folder.path()).args(["batch", "-u", &server.url, "-t", "p.json.tmpl"]);
+    let output = command.args(["-i", "rows.jsonl", "-o", "no/such/folder.jsonl"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("the folder must exist"), "{}", stderr(&output));
+    assert!(server.states().is_empty());
 }
 
 #[cfg(unix)]

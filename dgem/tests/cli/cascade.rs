@@ -1,6 +1,6 @@
 //! The cascade: only uncertain questions go to the second model, whose answers are checked, and whatever fails changes nothing.
 
-use crate::support::{Recorded, Server, completion, dgem, stderr, stdout, support_reply, template};
+use crate::support::{Recorded, Server, completion, dgem, stderr, stdout, summary, support_reply, template};
 use serde_json::{Value, json};
 use std::process::Output;
 
@@ -327,4 +327,83 @@ fn settings_that_cannot_work_cost_no_request() {
         );
         assert!(stderr(&output).contains(part) && !stderr(&output).contains("s3cret"), "{}", stderr(&output));
     }
+}
+
+/// A second model that makes decisions: other shapes of JSON are refused, and its list of models names limits.
+fn deciding_second(request: &Recorded) -> (u16, String) {
+    if request.head.starts_with("GET") {
+        return (
+            200,
+            json!({"data": [{"id": "big-model", "limits": {"questions": 16, "alternatives": 26}}]})
+                .to_string(),
+        );
+    }
+    let body = request.json();
+    if body.get("response_format").is_some() {
+        let error =
+            json!({"error": {"message": "only schemas of enums", "code": "unsupported_response_format"}});
+        return (400, error.to_string());
+    }
+    let answer = json!({"type": "choice", "probabilities": {"billing": 0.1, "support": 0.9}});
+    let content =
+        json!({"answers": {"team": answer}, "diagnostics": {"questions": {"team": {"label_mass": 0.7}}}});
+    (200, completion(&content.to_string()))
+}
+
+#[test]
+fn a_second_model_that_makes_decisions_is_asked_for_one() {
+    let second = Server::answering(deciding_second);
+    let (document, output) =
+        run(&first(), &second, &["--cascade", "entropy", "--min-label-mass", "80%", "--fields", "team"]);
+    let requests = second.all();
+    let routes: Vec<&str> = requests.iter().map(|request| request.head.lines().next().unwrap()).collect();
+    assert_eq!(
+        routes,
+        [
+            "POST /v1/chat/completions HTTP/1.1",
+            "GET /v1/models HTTP/1.1",
+            "POST /v1/chat/completions HTTP/1.1"
+        ]
+    );
+    // The uncertain question alone, with what the first model thought of it.
+    let (schema, state) = (requests[2].schema(), requests[2].state());
+    assert_eq!((summary(&schema).as_str(), state.as_str()), ("team choice billing support", "the ticket"));
+    assert_eq!(schema["instructions"], "Triage.");
+    let told = schema["questions"][0]["instructions"].as_str().unwrap();
+    assert!(told.starts_with("A faster model leaned toward billing."), "{told}");
+    let team = &document["answers"]["team"];
+    assert_eq!(
+        (&team["choice"], &team["confidence"], &team["source"]),
+        (&json!("support"), &json!(0.9), &json!("stage2"))
+    );
+    let entry = &document["cascade"]["questions"][0];
+    assert_eq!(
+        (&entry["kept"], &entry["stage2"]["confidence"], &document["cascade"]["error"]),
+        (&json!("stage2"), &json!(0.9), &Value::Null)
+    );
+    assert!(entry["stage2"]["entropy"].as_f64().unwrap() > 0.3, "{entry}");
+    // Its label mass counts, and the condition on its answer too.
+    assert!(stderr(&output).contains("`team`: a label mass of 70.0% is below 80.0%"), "{}", stderr(&output));
+    let (document, _) = run(&first(), &second, &["--cascade", "entropy"]);
+    assert_eq!(document["answers"]["paid"], Value::Null);
+}
+
+#[test]
+fn the_prior_none_tells_a_deciding_second_model_nothing() {
+    let second = Server::answering(deciding_second);
+    run(&first(), &second, &["--cascade", "entropy", "--cascade-prior", "none"]);
+    let schema = second.all().pop().unwrap().schema();
+    assert!(schema["questions"][0].get("instructions").is_none(), "{schema}");
+}
+
+#[test]
+fn a_refusal_of_another_second_model_stays_its_refusal() {
+    let second = Server::new(400, json!({"error": {"message": "no such model"}}).to_string());
+    let (document, output) = run(&first(), &second, &["--cascade", "entropy"]);
+    assert_eq!(document["answers"]["team"]["choice"], "billing");
+    assert!(
+        stderr(&output).contains("HTTP 400: no such model; the first model's answers stand"),
+        "{}",
+        stderr(&output)
+    );
 }

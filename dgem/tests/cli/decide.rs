@@ -340,6 +340,13 @@ fn a_preview_of_several_requests_says_that_it_shows_one() {
 }
 
 #[test]
+fn show_says_that_a_policy_is_about_images() {
+    let shown = |name: &str| stdout(&dgem().args(["template", "show", name]).output().unwrap());
+    assert!(shown("multimodal/kyc_document_audit").contains("give them with -I"));
+    assert!(!shown("support_triage").contains("-I"));
+}
+
+#[test]
 fn a_policy_about_images_warns_without_one() {
     let warnings = |template: &str, variable: &str| {
         let output = dgem().args(["decide", "--dry-run", "-t", template, "-v", variable]).output().unwrap();
@@ -347,5 +354,7 @@ fn a_policy_about_images_warns_without_one() {
         stderr(&output).matches("expects an image").count()
     };
     assert_eq!(warnings("multimodal/bbox_localization", "target=mug"), 1);
+    assert_eq!(warnings("multimodal/pcb_defect_triage", "camera_id=1"), 1);
+    assert_eq!(warnings("multimodal/call_quality_audio", "transcript=hello"), 0);
     assert_eq!(warnings("support_triage", TICKET), 0);
 }

@@ -186,3 +186,46 @@ fn an_image_alone_is_something_to_decide_about() {
         (1, "data:image/png;base64,… (0 KiB)")
     );
 }
+
+/// A drawing of a few bytes that takes minutes: a blur of a blur of a blur.
+fn slow(folder: &Path) -> PathBuf {
+    let filters = "<feGaussianBlur stdDeviation='50'/>".repeat(60);
+    let svg = format!(
+        "<svg xmlns='http://www.w3.org/2000/svg' width='2000' height='2000'><filter id='f'>{filters}</filter><rect width='2000' height='2000' filter='url(#f)'/></svg>"
+    );
+    write(folder, "slow.svg", svg)
+}
+
+#[test]
+fn a_drawing_that_takes_minutes_is_stopped_by_the_deadline_also_behind_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let (slow, svg) = (slow(folder.path()), write(folder.path(), "a.svg", SVG));
+    let start = std::time::Instant::now();
+    for command in [vec!["decide", "-v", "ticket=x", "-t", "support_triage"], vec!["ask", "what is it?"]] {
+        let output = dgem()
+            .args(command)
+            .args(["-u", "http://127.0.0.1:9/v1", "--timeout", "1", "-I"])
+            .arg(&svg)
+            .arg("-I")
+            .arg(&slow)
+            .output()
+            .unwrap();
+        let message = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{message}");
+        assert!(
+            message.contains("slow.svg: drawing it, with those before it, takes longer than 1 s"),
+            "{message}"
+        );
+    }
+    assert!(start.elapsed().as_secs() < 30, "{:?}", start.elapsed());
+}
+
+#[test]
+fn all_images_of_a_request_together_have_a_limit() {
+    let folder = tempfile::tempdir().unwrap();
+    let large = write(folder.path(), "large.png", [PNG, &vec![0; 13 << 20]].concat());
+    let large = large.to_str().unwrap();
+    let output = decide("http://127.0.0.1:9/v1", &[large, large]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("larger than 24 MiB"), "{}", stderr(&output));
+}

@@ -5,6 +5,8 @@
 mod ask;
 mod auth;
 mod batch;
+mod batch_faults;
+mod batch_like_decide;
 mod brackets;
 mod cascade;
 mod decide;

@@ -7,23 +7,24 @@ mod prepare;
 mod preview;
 
 use std::io::{self, Write};
+use std::sync::Arc;
 
 use self::prepare::Prepared;
 use super::{note, warn, warn_other_model};
 use decision::Schema;
 
-use crate::asking::Asker;
+use crate::asking::Server;
 use crate::cascade::Cascade;
 use crate::cli::{Api, ConnectionFlags, DecideArgs};
 use crate::client::Client;
+use crate::deciding::{Decider, Whole};
 use crate::env::Environment;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::fallback;
 use crate::foreign::visible;
 use crate::gates::{Failure, Gates};
-use crate::output::{self, Report, Style};
-use crate::permute;
+use crate::output::{self, Page, Report, Style};
 use crate::settings::Settings;
 use crate::verdict::Verdict;
 
@@ -33,7 +34,7 @@ pub(super) async fn run(
     environment: &Environment,
 ) -> Result<Exit, Error> {
     let settings = Settings::resolve(connection, environment)?;
-    let Prepared { schema, state } = prepare::prepare(&args, environment)?;
+    let Prepared { schema, state } = prepare::prepare(&args, settings.timeout, environment)?;
     let gates = Gates::new(&args.gates, &schema)?;
     let cascade = Cascade::new(&args.cascade, !state.images.is_empty(), environment)?;
     if args.output.dry_run || args.output.curl {
@@ -49,19 +50,13 @@ pub(super) async fn run(
 
     let wanted = settings.model.clone();
     let client = super::connect::ready(Client::new(settings)?).await?;
-    let asker = Asker::new(client, state, args.read.api);
-    let asked = permute::ask(&asker, &schema, args.read.permute).await;
-    let (mut answered, permutation) = match (&cascade, asked) {
-        (Some(cascade), Err(error)) => (cascade.instead_of(&asker, &schema, error)?, None),
-        (_, asked) => asked?,
-    };
-    let telemetry = match &cascade {
-        Some(cascade) => Some(cascade.run(asker.state(), &schema, &mut answered).await),
-        None => None,
-    };
+    let server = Arc::new(Server::new(client, args.read.api));
+    let decider = Decider { server, orders: args.read.permute, cascade };
+    let Whole { answered, permutation, cascade: telemetry } = decider.decide(&schema, state).await?;
+    let api = decider.server.api();
 
     let (decided, verdict) = (&answered.decided, &answered.verdict);
-    if args.read.api.is_none() && asker.api() == Some(Api::Openai) {
+    if args.read.api.is_none() && api == Some(Api::Openai) {
         warn(fallback::WARNING);
     }
     decided.reply.warnings.iter().chain(&verdict.notes).for_each(|text| warn(text));
@@ -74,11 +69,11 @@ pub(super) async fn run(
         permutation: permutation.as_ref(),
         cascade: telemetry.as_ref(),
         gates: args.gates.any().then_some(&failures),
-        api: asker.api(),
+        api,
     };
     let stdout = io::stdout();
-    let style = Style::for_stream(&stdout, environment);
-    output::write(&mut stdout.lock(), &args.output, style, &report)?;
+    let page = Page { style: Style::for_stream(&stdout, environment), width: output::width_of(&stdout) };
+    output::write(&mut stdout.lock(), &args.output, page, &report)?;
     if let Some(error) = telemetry.as_ref().and_then(|telemetry| telemetry.error.as_deref()) {
         warn(&format!("the second model did not help: {error}; the first model's answers stand"));
     }

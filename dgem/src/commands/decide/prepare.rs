@@ -1,28 +1,33 @@
 //! From the flags to a validated schema and a state: everything that can fail without a server.
 
 use std::path::Path;
+use std::time::Duration;
 
-use decision::{Layout, Samples, Schema, closest};
+use decision::{Schema, closest};
 
 use super::super::warn;
 use crate::capped;
-use crate::cli::{DecideArgs, ReadFlags, VariableFlags};
+use crate::cli::{DecideArgs, VariableFlags};
 use crate::env::Environment;
 use crate::error::Error;
 use crate::image::Image;
+use crate::overrides::Overrides;
 use crate::state::State;
 use crate::template::{Catalogue, client_limits};
 use crate::variables::Variables;
-
-/// In the description of a template: it is about pictures.
-const PICTURES: [&str; 3] = ["in an image", "photo", "screenshot"];
 
 pub(super) struct Prepared {
     pub(super) schema: Schema,
     pub(super) state: State,
 }
 
-pub(super) fn prepare(args: &DecideArgs, environment: &Environment) -> Result<Prepared, Error> {
+/// `timeout`: no picture takes longer to draw.
+pub(super) fn prepare(
+    args: &DecideArgs,
+    timeout: Duration,
+    environment: &Environment,
+) -> Result<Prepared, Error> {
+    let overrides = Overrides::new(&args.read)?;
     if args.state.as_deref() == Some("-") && reads_stdin(&args.variables) {
         return Err(Error::StdinTwice { flag: "--state -".to_owned() });
     }
@@ -38,10 +43,10 @@ pub(super) fn prepare(args: &DecideArgs, environment: &Environment) -> Result<Pr
         Some(path) => from_schema(path, origin, given, &variables, args.images.is_empty())?,
         None => from_template(args, origin, given, &variables, environment)?,
     };
-    apply(&args.read, &mut schema)?;
+    overrides.apply(&mut schema);
     schema.validate(&client_limits()).map_err(|cause| Error::schema(origin, cause))?;
     check_fields(&args.output.fields, &schema)?;
-    let images = args.images.iter().map(|text| Image::load(text)).collect::<Result<_, _>>()?;
+    let images = Image::load_all(&args.images, timeout)?;
     Ok(Prepared { schema, state: State { text, images } })
 }
 
@@ -58,12 +63,8 @@ fn from_template(
         _ => template.request(variables)?,
     };
     super::super::template::warn_unknown(&template, variables, &request);
-    let about = template.metadata().description.to_lowercase();
-    if args.images.is_empty() && PICTURES.iter().any(|word| about.contains(word)) {
-        warn(&format!(
-            "{} expects an image, by its description, and there is none (-I IMAGE)",
-            origin.display()
-        ));
+    if args.images.is_empty() && template.metadata().image {
+        warn(&format!("{} expects an image, and there is none (-I IMAGE)", origin.display()));
     }
     Ok((request.schema, given.unwrap_or(request.state)))
 }
@@ -117,41 +118,6 @@ fn read_state(text: &str) -> Result<String, Error> {
         _ => capped::read_file(Path::new(text), capped::VARIABLES_BYTES)
             .and_then(capped::text)
             .map_err(|cause| refuse(text, cause.to_string())),
-    }
-}
-
-fn apply(flags: &ReadFlags, schema: &mut Schema) -> Result<(), Error> {
-    if let Some(text) = &flags.samples {
-        schema.samples = samples(text)?;
-    }
-    if let Some(text) = &flags.layout {
-        schema.layout = [Layout::SchemaFirst, Layout::DocumentFirst]
-            .into_iter()
-            .find(|layout| layout.as_str() == text.replace('-', "_"))
-            .ok_or_else(|| Error::BadLayout { value: text.clone() })?;
-    }
-    if let Some(tokens) = flags.think {
-        schema.think = tokens;
-    }
-    if flags.seed.is_some() {
-        schema.seed = flags.seed;
-    }
-    match flags.permute {
-        Some(0) => Err(Error::BadPermute),
-        _ => Ok(()),
-    }
-}
-
-fn samples(text: &str) -> Result<Samples, Error> {
-    let most = client_limits().max_reads;
-    match text.trim() {
-        "auto" => Ok(Samples::Auto),
-        number => number
-            .parse()
-            .ok()
-            .filter(|count| (1..=most).contains(count))
-            .map(Samples::Fixed)
-            .ok_or_else(|| Error::BadSamples { value: text.to_owned(), most }),
     }
 }
 

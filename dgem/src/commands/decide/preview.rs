@@ -57,7 +57,7 @@ fn quoted(text: &str) -> String {
 fn shorten(value: &mut Value, state: &State) {
     match value {
         Value::String(text) => {
-            if let Some(image) = state.images.iter().find(|image| image.url == *text) {
+            if let Some(image) = state.images.iter().find(|image| *image.url == **text) {
                 *text = image.shown();
             }
         }

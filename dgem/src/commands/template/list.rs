@@ -9,7 +9,7 @@ use crate::env::Environment;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::foreign::visible;
-use crate::output::text_table;
+use crate::output::{text_table, width_of};
 use crate::template::{Catalogue, Template};
 
 pub(super) fn run(args: &ListArgs, environment: &Environment) -> Result<Exit, Error> {
@@ -35,7 +35,12 @@ pub(super) fn run(args: &ListArgs, environment: &Environment) -> Result<Exit, Er
             }
         });
     }
-    let table = text_table(&["TEMPLATE", "FROM", "VARIABLES", "DESCRIPTION"], &[16, 10, 10, 20], &rows);
+    let table = text_table(
+        &["TEMPLATE", "FROM", "VARIABLES", "DESCRIPTION"],
+        &[16, 10, 10, 20],
+        &rows,
+        width_of(&io::stdout()),
+    );
     writeln!(io::stdout().lock(), "{table}")?;
     Ok(Exit::Done)
 }

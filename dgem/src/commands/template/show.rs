@@ -10,7 +10,7 @@ use crate::env::Environment;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::foreign::visible;
-use crate::output::text_table;
+use crate::output::{text_table, width_of};
 use crate::template::{Catalogue, Variable};
 use crate::variables::Variables;
 
@@ -28,9 +28,13 @@ pub(super) fn run(args: &ShowArgs, environment: &Environment) -> Result<Exit, Er
     if !template.metadata().description.is_empty() {
         writeln!(out, "{}\n", visible(&template.metadata().description))?;
     }
+    if template.metadata().image {
+        writeln!(out, "It is about images: give them with -I.\n")?;
+    }
+    let width = width_of(&io::stdout());
     let variables: Vec<Vec<String>> = template.variables().iter().map(variable_row).collect();
     if !variables.is_empty() {
-        writeln!(out, "{}\n", text_table(&["VARIABLE", "NEED", "SAMPLE"], &[16, 10, 20], &variables))?;
+        writeln!(out, "{}\n", text_table(&["VARIABLE", "NEED", "SAMPLE"], &[16, 10, 20], &variables, width))?;
     }
     if template.is_text() {
         return Ok(Exit::Done);
@@ -38,7 +42,7 @@ pub(super) fn run(args: &ShowArgs, environment: &Environment) -> Result<Exit, Er
     let request = template.request(&Variables::default().or_else(template.samples()))?;
     let questions: Vec<Vec<String>> = request.schema.questions.iter().map(question_row).collect();
     let header = ["QUESTION", "TYPE", "ANSWERS", "INSTRUCTIONS"];
-    writeln!(out, "{}", text_table(&header, &[16, 10, 20, 20], &questions))?;
+    writeln!(out, "{}", text_table(&header, &[16, 10, 20, 20], &questions, width))?;
     Ok(Exit::Done)
 }
 

@@ -1,4 +1,5 @@
-//! Runs tera so that a panic inside it (it has a few, for numbers at the edge of their range) becomes an error.
+//! Runs code of others so that a panic inside it (tera has a few, for numbers at the edge of their range) becomes an error. Called
+//! by `limited` and by the thread that reads the rows of a batch.
 
 use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe};
@@ -9,7 +10,7 @@ thread_local! {
 }
 
 /// The result of `run`, or the message of its panic. What `run` was writing must not be used after that.
-pub(super) fn without_panic<T>(run: impl FnOnce() -> T) -> Result<T, String> {
+pub(crate) fn without_panic<T>(run: impl FnOnce() -> T) -> Result<T, String> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         let usual = panic::take_hook();
