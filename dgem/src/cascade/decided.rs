@@ -36,7 +36,8 @@ fn restricted(doubt: &Doubt<'_>) -> Schema {
     let Doubt { schema, questions, verdict, prior, .. } = *doubt;
     let question = |question: &&Question| {
         let mut alone = (*question).clone();
-        (alone.depends_on, alone.ask_if) = (Vec::new(), Default::default());
+        alone.depends_on.clear();
+        alone.ask_if.clear();
         let first = verdict.rows.iter().find(|row| row.id == question.id).and_then(|row| row.answer());
         if let Some(answer) = first {
             let told = prompt::told(prior, answer);

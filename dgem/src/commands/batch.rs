@@ -83,7 +83,7 @@ fn end(args: &BatchArgs, ended: Ended) -> Result<Exit, Error> {
         note(&reasons.to_string());
     }
     let report = report.within(width_of(&io::stderr()));
-    if !report.is_empty() && !(broken && tally.rows() == 0) {
+    if !report.is_empty() && (tally.rows() > 0 || !broken) {
         note(&format!("\n{report}\n"));
     }
     let failed = tally.errors > 0;
@@ -178,7 +178,7 @@ fn resume_command(args: &BatchArgs) -> String {
 }
 
 /// The spelling on the command line.
-fn name(value: impl ValueEnum) -> Option<String> {
+fn name<T: ValueEnum + Copy>(value: T) -> Option<String> {
     value.to_possible_value().map(|value| value.get_name().to_owned())
 }
 
