@@ -13,7 +13,8 @@ name_revision
 enable_services artifactregistry cloudbuild iam storage
 ensure_account dgem-build 'dgem: builds images, stages weights'
 ensure_bucket "$build_bucket"
-allow_bucket "$build_bucket" dgem-build roles/storage.objectAdmin
+# Cloud Build looks at the bucket of its logs itself, not only at objects in it.
+allow_bucket "$build_bucket" dgem-build roles/storage.admin
 query artifacts repositories describe dgem "--location=$GCP_REGION" '--format=value(name)' >/dev/null ||
   apply artifacts repositories create dgem --repository-format=docker "--location=$GCP_REGION" --labels=app=dgem
 bind artifacts repositories add-iam-policy-binding dgem "--location=$GCP_REGION" \

@@ -15,12 +15,27 @@ agrees() { "${PYTHON:-python3}" "$root/scripts/tests/yaml_agrees.py" "$root" "$@
   done
 }
 
-@test "the names in service.yaml are ones that Cloud Run's own client knows" {
+# The folder of the Google Cloud CLI's own sources.
+sdk_folder() {
   real=$(PATH=${PATH//"$root/scripts/tests/stub:"/} command -v gcloud) || skip "not checked: the Google Cloud CLI is not installed"
   sdk=$(CLOUDSDK_CONFIG=$BATS_TEST_TMPDIR/config "$real" info --format='value(installation.sdk_root)')
+  [ -f "$sdk/lib/googlecloudsdk/generated_clients/apis/run/v1/run_v1_messages.py" ] || skip "not checked: this Google Cloud CLI has no sources"
+}
+
+@test "gcloud's own client knows every field and annotation of the files" {
+  sdk_folder
+  reads() { "${PYTHON:-python3}" "$root/scripts/tests/sdk_reads.py" "$sdk" "$@"; }
+  reads Service "$root/cloudrun/service.yaml"
+  sed -E 's/\$\{(TASKS|PARALLEL)\}/3/' "$root/cloudrun/batch-job.yaml" >"$BATS_TEST_TMPDIR/job.yaml"
+  reads Job "$BATS_TEST_TMPDIR/job.yaml"
+  reads Build "$root/cloudrun/cloudbuild.yaml"
+  sed 's/^# token: //' "$root/cloudrun/stage.yaml" >"$BATS_TEST_TMPDIR/token.yaml"
+  reads Build "$BATS_TEST_TMPDIR/token.yaml"
+  sed 's/failureThreshold/failureTreshold/' "$root/cloudrun/service.yaml" >"$BATS_TEST_TMPDIR/wrong.yaml"
+  run reads Service "$BATS_TEST_TMPDIR/wrong.yaml"
+  [ "$status" -ne 0 ]
   known=$BATS_TEST_TMPDIR/known
-  cat "$sdk"/lib/googlecloudsdk/generated_clients/apis/run/v1/run_v1_messages.py "$sdk"/lib/googlecloudsdk/api_lib/run/*.py >"$known" ||
-    skip "not checked: this Google Cloud CLI has no sources"
+  cat "$sdk"/lib/googlecloudsdk/generated_clients/apis/run/v1/run_v1_messages.py "$sdk"/lib/googlecloudsdk/api_lib/run/*.py >"$known"
   for name in $(grep -ohE '(run\.googleapis\.com|autoscaling\.knative\.dev)/[A-Za-z0-9-]+' "$root"/cloudrun/{service,batch-job}.yaml | grep -v '/v1$' | sort -u); do
     grep -qF -e "$name" -e "'/${name#*/}'" "$known" || { echo "unknown: $name" && false; }
   done

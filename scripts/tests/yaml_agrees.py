@@ -130,6 +130,8 @@ def job():
     same("arguments", container["args"], ["/mnt/batch/first", "-t", "support_triage", "--jobs", "4"])
     same("mount", container["volumeMounts"][0]["name"], task["volumes"][0]["name"])
     same("bucket", task["volumes"][0]["csi"]["volumeAttributes"]["bucketName"], "my-project-dgem-batch-europe-west4")
+    user = (root / "cloudrun/cpu.Dockerfile").read_text().split("USER ")[1].split()[0]
+    same("owner", task["volumes"][0]["csi"]["volumeAttributes"]["mountOptions"], f"uid={user},gid={user}")
     if any("TOKEN" in entry["name"] or "KEY" in entry["name"] for entry in container["env"]):
         raise SystemExit("a secret is no variable of the job")
 
