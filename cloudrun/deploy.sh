@@ -13,8 +13,9 @@ name_weights
 
 service=${SERVICE:-dgemma}
 network=${NETWORK:-default} subnet=${SUBNET:-default}
-# A request takes at most 32 places of the server's queue (`max_reads`, decision/src/limits.rs): so many requests, and no
-# more, always find theirs. Beyond them Cloud Run starts another instance.
+# As many requests at a time as find a place in the server's queue for 32 reads each, the most draws of a sheet (`max_reads`,
+# decision/src/limits.rs). Beyond them Cloud Run starts another instance. A request that takes more (`/v1/systemone` takes its
+# draws for every question) may find too few and get 429, which clients try again.
 queue_places=${QUEUE:-2048}
 concurrency=$((queue_places / 32))
 ((concurrency >= 1 && concurrency <= 1000)) || fail "QUEUE=$queue_places gives $concurrency requests an instance" "Cloud Run allows 1 to 1000: QUEUE from 32 to 32000"

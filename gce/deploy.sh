@@ -57,7 +57,7 @@ else
     apply compute firewall-rules create "$rule" "--network=$network" --direction=INGRESS "--source-ranges=$ranges" "--allow=$ports" --target-tags=dgem
   fi
   spot=STANDARD
-  [ -z "${SPOT:-}" ] || spot=SPOT
+  case ${SPOT:-0} in 0) ;; *) spot=SPOT ;; esac
   apply compute instances create "$vm" "--zone=$zone" "--machine-type=$machine" "--provisioning-model=$spot" --maintenance-policy=TERMINATE \
     "--max-run-duration=$max_run" --instance-termination-action=DELETE --no-restart-on-failure \
     --image-family=cos-stable --image-project=cos-cloud "--boot-disk-size=${disk_gb}GB" --boot-disk-type=pd-ssd \

@@ -20,18 +20,19 @@ hadolint cloudrun/*ockerfile
 yamllint --strict -c .yamllint.yaml "${yaml[@]}"
 echo "shellcheck, shfmt: ${#scripts[@]} scripts; hadolint: 2 Dockerfiles; yamllint: ${#yaml[@]} files"
 
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+export EVERY_CALL=$scratch/calls
 bats scripts/tests
 
-# Every command line that a test has seen, and those of the documents.
+# Every command line that any test has seen, those of docs/deploy.md among them.
 if ! command -v gcloud >/dev/null; then
   echo "gcloud's own parser: NOT CHECKED, for the Google Cloud CLI is not installed"
   exit 0
 fi
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
 export CLOUDSDK_CONFIG=$scratch/config CLOUDSDK_CORE_DISABLE_PROMPTS=1
 # Behind `--` stand words for ssh. Of lines that differ only in our own names the first is enough.
-cat scripts/tests/golden/*.txt | sed 's/ -- .*//' | LC_ALL=C sort -u |
+sed -E "s/ -- .*//; s#$root#ROOT#g; s#${TMPDIR:-/tmp}/([^ ]|\\\\ )*/#TMP/#g" "$EVERY_CALL" scripts/tests/golden/*.txt | LC_ALL=C sort -u |
   awk '{shape = $0; gsub(/[^ =]*(dgem|my-project|europe-west4|ROOT|TMP)[^ ]*/, "X", shape)} !seen[shape]++' >"$scratch/lines"
 jq -R '{command_string: .}' "$scratch/lines" | jq -s . >"$scratch/commands.json"
 gcloud meta lint-gcloud-commands "--commands-file=$scratch/commands.json" >"$scratch/verdicts.json"

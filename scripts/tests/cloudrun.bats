@@ -7,7 +7,7 @@ load common
   golden build-l4
   dry build-l4 "$root/cloudrun/build.sh"
   : >"$CALLS"
-  GPU=rtx "$root/cloudrun/build.sh"
+  GPU=rtx BUILD_MACHINE=e2-highcpu-8 "$root/cloudrun/build.sh"
   golden build-rtx
 }
 
@@ -178,7 +178,7 @@ exit 22'
   diff <(grep -v 'service-accounts create' "$BATS_TEST_TMPDIR/first") "$CALLS"
 }
 
-@test "deploy: an instance is never sent more requests than its queue has places for" {
+@test "deploy: an instance is sent as many requests as find places for the most draws" {
   reads=$(sed -nE 's/^ *max_reads: ([0-9]+),.*/\1/p' "$root/decision/src/limits.rs")
   places=$(grep -o 'default_value_t = 2048' "$root/dgemma-server/src/cli.rs" | grep -o 2048)
   [ "$reads" -eq 32 ]

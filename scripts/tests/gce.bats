@@ -20,7 +20,7 @@ cloud() {
   cloud "$bf16"
   for precision in 8 16; do
     : >"$CALLS"
-    PRECISION=$precision "$root/gce/deploy.sh"
+    SPOT=$((precision / 16)) PRECISION=$precision "$root/gce/deploy.sh"
     golden gce-$precision
   done
   grep -q -- '--machine-type=g2-standard-8 ' "$BATS_TEST_DIRNAME/golden/gce-4.txt"
