@@ -35,12 +35,13 @@ trap keep EXIT
 if [ -f "$kept" ]; then cp "$kept" "$result"; fi
 dgem batch -i "$rows" -o "$result" --resume "$@" &
 child=$!
-# The first signal lets dgem finish what is in flight.
-trap 'kill -TERM "$child" 2>/dev/null || true' TERM INT
+# The first signal lets dgem finish what is in flight. It also ends the `wait`, which then says nothing about dgem.
+signalled=
+trap 'signalled=1; kill -TERM "$child" 2>/dev/null || true' TERM INT
 code=0
 wait "$child" || code=$?
-# A wait that a signal ended says nothing about the child.
-while kill -0 "$child" 2>/dev/null; do
+while [ -n "$signalled" ]; do
+  signalled=
   code=0
   wait "$child" || code=$?
 done

@@ -34,6 +34,6 @@ build() {
     "--substitutions=_IMAGE=$image:$tag,_DOCKERFILE=$2,_CAPABILITY=$3,_REVISION=$revision"
 }
 
-build "cuda$capability" cloudrun/Dockerfile "$capability"
 build cpu cloudrun/cpu.Dockerfile 0
+build "cuda$capability" cloudrun/Dockerfile "$capability"
 say "next: make cloudrun-stage"
