@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::http::keys::{self, Keys};
 use crate::log;
 use crate::scheduler::policy::Budget;
-use crate::{Options, build, model_dir, threads};
+use crate::{Options, build, download, model_dir, threads};
 
 /// Serves a `DiffusionGemma` checkpoint over an OpenAI-compatible HTTP API with typed decisions.
 ///
@@ -128,6 +128,26 @@ pub enum Command {
         /// model in f32: mean KL divergence and how often the most probable answer is the same
         #[arg(long, value_name = "FILE", conflicts_with = "runs")]
         quality: Option<PathBuf>,
+    },
+    /// Fetch a checkpoint or a pack from a hub, in parallel ranges, and check every file against the hub's digests
+    ///
+    /// What came is kept when it is interrupted, and the same command goes on; files that are already there are checked and
+    /// fetched again where they differ. HF_ENDPOINT names another hub or a mirror, HF_TOKEN a token for what is not open.
+    ///
+    /// Example: dgemma-server download --repo google/diffusiongemma-26B-A4B-it --jobs 8 -o model/diffusiongemma
+    Download {
+        /// Repository on the hub
+        #[arg(long, value_name = "ORG/NAME", default_value = download::DEFAULT_REPO)]
+        repo: String,
+        /// Branch, tag or commit
+        #[arg(long, value_name = "REVISION", default_value = "main")]
+        revision: String,
+        /// Ranges fetched at the same time
+        #[arg(long, value_name = "N", default_value_t = 8, value_parser = RangedU64ValueParser::<usize>::new().range(1..=64))]
+        jobs: usize,
+        /// Folder to fill [default: model/NAME]
+        #[arg(short, long, value_name = "DIR")]
+        out: Option<PathBuf>,
     },
 }
 

@@ -193,6 +193,9 @@ pub enum Error {
         if *line == 0 { String::new() } else { format!(", line {line}") }
     )]
     BenchFile { path: PathBuf, line: usize, reason: String },
+    /// `what`: a file, a folder, a repository or an option.
+    #[error("cannot download {what}: {reason}; hint: {hint}")]
+    Download { what: String, reason: String, hint: String },
 }
 
 /// What an error means for the client.
@@ -289,7 +292,8 @@ impl Error {
             | Self::Keys { .. }
             | Self::Io { .. }
             | Self::BenchDiffers { .. }
-            | Self::BenchFile { .. } => Kind::Fault,
+            | Self::BenchFile { .. }
+            | Self::Download { .. } => Kind::Fault,
         }
     }
 
@@ -352,7 +356,8 @@ impl Error {
             | Self::Keys { .. }
             | Self::Io { .. }
             | Self::BenchDiffers { .. }
-            | Self::BenchFile { .. } => "internal_error",
+            | Self::BenchFile { .. }
+            | Self::Download { .. } => "internal_error",
         }
     }
 

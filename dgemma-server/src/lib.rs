@@ -9,6 +9,7 @@ pub mod bench;
 pub mod build;
 pub mod chat;
 pub mod cli;
+pub mod download;
 pub mod engine;
 pub mod error;
 pub mod http;

@@ -3,6 +3,7 @@
 mod signals;
 
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use dgemma_server::cli::{Arguments, Command};
 use dgemma_server::engine::diffusion::{DiffusionEngine, OpenOptions};
 use dgemma_server::http::listen;
 use dgemma_server::read::Text;
-use dgemma_server::{Error, Parts, bench, log, model_dir, serve, threads};
+use dgemma_server::{Error, Parts, bench, download, log, model_dir, serve, threads};
 use diffusion_gemma::DType;
 
 /// A pass takes and returns megabytes again and again. This allocator keeps them, and gives back what is not needed.
@@ -51,6 +52,9 @@ fn start(arguments: &Arguments) -> Result<(), Error> {
 }
 
 async fn run(arguments: &Arguments) -> Result<(), Error> {
+    if let Some(Command::Download { repo, revision, jobs, out }) = &arguments.command {
+        return fetch(repo, revision, *jobs, out.as_deref()).await;
+    }
     let dir = arguments.checkpoint()?;
     let options = arguments.open_options(dir.clone());
     if let Some(Command::Bench { quality: Some(file), .. }) = &arguments.command {
@@ -82,6 +86,23 @@ async fn run(arguments: &Arguments) -> Result<(), Error> {
         open(&options, &mut |loaded, total| readiness.report_bytes(loaded, total))
     };
     serve(listener, serving, load, signals::stop()).await
+}
+
+async fn fetch(repo: &str, revision: &str, jobs: usize, out: Option<&Path>) -> Result<(), Error> {
+    let out = out.map_or_else(|| download::default_folder(repo), Path::to_owned);
+    // A second call finds the first one's provider: nothing to do.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let summary = download::run(&download::Options {
+        repo: repo.to_owned(),
+        revision: revision.to_owned(),
+        jobs,
+        chunk_bytes: download::CHUNK_BYTES,
+        out: out.clone(),
+        access: download::Access::of_environment(),
+    })
+    .await?;
+    writeln!(std::io::stdout(), "{}: {summary}", out.display())
+        .map_err(|source| Error::io("cannot print what was fetched", source))
 }
 
 fn open(options: &OpenOptions, report: &mut dyn FnMut(u64, u64)) -> Result<Parts<DiffusionEngine>, Error> {

@@ -7,6 +7,7 @@ mod chat;
 mod common;
 mod connections;
 mod decisions;
+mod download;
 mod errors;
 mod native;
 mod openapi;
