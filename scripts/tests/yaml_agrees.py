@@ -22,8 +22,8 @@ def flags(golden, start):
             found = {}
             for word in words[len(start):]:
                 if word.startswith("--"):
-                    name, _, value = word[2:].partition("=")
-                    if not _:
+                    name, equals, value = word[2:].partition("=")
+                    if not equals:
                         name, value = (name[3:], False) if name.startswith("no-") else (name, True)
                     found[name] = value
             return found
