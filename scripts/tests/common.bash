@@ -6,6 +6,8 @@ root=$(cd "$BATS_TEST_DIRNAME/../.." && pwd)
 revision=0123456789ab
 digest=sha256:$(printf '%064d' 7)
 commit=$(printf '%040d' 5)
+temporary=${TMPDIR:-/tmp}
+temporary=${temporary%/}
 nvfp4=diffusiongemma-26B-A4B-it-NVFP4
 
 setup() {
@@ -35,7 +37,13 @@ images_are_built() { answer 'artifacts docker images describe *' 0 "$digest\n"; 
 weights_are_staged() { answer "storage ls gs://*/${1:-$nvfp4}/MANIFEST.json*" 0 "gs://my-project-dgem-weights-europe-west4/$commit/${1:-$nvfp4}/MANIFEST.json\n"; }
 subnet_is_there() { answer 'compute networks subnets describe *' 0 'default\n'; }
 
-plain() { sed -e "s|$root|ROOT|g; s|/tmp/[^ ,=]*/|TMP/|g" "$@"; }
+# Paths of this machine as ROOT and TMP, also where a space in them is quoted.
+# shellcheck disable=SC2001 # it replaces each of a class
+literal() { sed 's/[][\\.*^$|]/\\&/g' <<<"$1"; }
+plain() {
+  sed -e "s|$(literal "$(printf '%q' "$root")")|ROOT|g; s|$(literal "$root")|ROOT|g" \
+    -e "s|$(literal "$temporary")/[^ ,=]*/|TMP/|g" "$@"
+}
 
 # golden NAME: the calls so far are those of golden/NAME.txt.
 golden() {
