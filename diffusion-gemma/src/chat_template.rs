@@ -1,7 +1,7 @@
 //! The checkpoint's own `chat_template.jinja`, rendered with minijinja as transformers would render it.
 //!
 //! Published templates of this model differ (one ends the generation prompt with an empty thought block, a later one
-//! does not), so nothing about the layout is written down in code. Client text is guarded before it enters the
+//! does not), so nothing about the layout is written down in code. Packs carry no template and get `builtin_template.jinja`. Client text is guarded before it enters the
 //! template; see [`crate::tokenizer`].
 
 use std::fs;
@@ -16,6 +16,7 @@ use serde_json::ser::{PrettyFormatter, Serializer};
 
 use crate::error::{Error, Result};
 use crate::tokenizer::{Tokenizer, unguard};
+use crate::weights::is_pack;
 
 /// One message of a conversation.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -101,15 +102,20 @@ pub struct ChatTemplate {
 
 const NAME: &str = "chat_template.jinja";
 
+/// For packs, which are made without one.
+const BUILTIN: &str = include_str!("builtin_template.jinja");
+
 impl ChatTemplate {
-    /// Reads `chat_template.jinja`, or the `chat_template` entry of `tokenizer_config.json`.
+    /// Reads `chat_template.jinja`, or the `chat_template` entry of `tokenizer_config.json`; a pack that has neither gets the
+    /// built-in one.
     pub fn from_dir(dir: &Path) -> Result<Self> {
         let config = read_json(&dir.join("tokenizer_config.json"))?;
         let path = dir.join(NAME);
         let source = match fs::read_to_string(&path) {
             Ok(source) => source,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-                config["chat_template"].as_str().map(str::to_owned).ok_or_else(|| {
+                let builtin = is_pack(dir).then_some(BUILTIN);
+                config["chat_template"].as_str().or(builtin).map(str::to_owned).ok_or_else(|| {
                     Error::checkpoint(
                         dir,
                         "neither chat_template.jinja nor a chat_template in tokenizer_config.json",

@@ -18,6 +18,14 @@ pub enum Error {
         /// Why.
         source: std::io::Error,
     },
+    /// A file cannot be written.
+    #[error("cannot write {path}: {source}; hint: name a folder that you may write to, on a disk with room")]
+    Write {
+        /// The file or folder.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
     /// A file of the checkpoint is there but does not say what it should.
     #[error("{path}: {reason}; hint: {hint}")]
     Checkpoint {
@@ -75,6 +83,11 @@ impl Error {
     pub(crate) fn read(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.into();
         move |source| Self::Read { path, source }
+    }
+
+    pub(crate) fn write(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Write { path, source }
     }
 
     pub(crate) fn checkpoint(

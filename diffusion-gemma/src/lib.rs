@@ -4,7 +4,6 @@
 //! `forward.rs` (the fast path) beside `reference.rs` (the plain one it is compared with).
 
 pub mod chat_template;
-mod checkpoint;
 mod config;
 mod cpu;
 mod error;
@@ -14,6 +13,7 @@ mod linear;
 mod load;
 mod model;
 mod ops;
+mod plan;
 mod readout;
 pub mod reference;
 mod rope;
@@ -21,6 +21,7 @@ mod sampler;
 mod tensor;
 mod text_stream;
 mod tokenizer;
+pub mod weights;
 
 pub use candle_core::{DType, Device, Tensor};
 pub use chat_template::{ChatTemplate, Message, Part, RenderOptions, Rendered, ToolCall};
@@ -31,6 +32,7 @@ pub use kv::Prefix;
 pub use linear::Quant;
 pub use load::LoadOptions;
 pub use model::Model;
+pub use plan::{Demand, Gib, MemoryPlan};
 pub use readout::SlotLogits;
 pub use sampler::{
     Block, Finish, Generation, GenerationConfig, GenerationStats, Noise, Progress, Reply, generate,

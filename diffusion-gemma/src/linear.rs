@@ -40,7 +40,7 @@ pub enum Quant {
 }
 
 impl Quant {
-    fn format(self) -> GgmlDType {
+    pub(crate) fn format(self) -> GgmlDType {
         match self {
             Self::Q8_0 => GgmlDType::Q8_0,
             Self::Q6K => GgmlDType::Q6K,
@@ -171,6 +171,21 @@ impl Linear {
         }
         let all = self.dense()?;
         Ok(all.index_select(&Tensor::new(ids, all.device())?, 0)?)
+    }
+
+    /// Whether its numbers are in blocks with scales, so that some were rounded on the way.
+    pub(crate) fn is_blocks(&self) -> bool {
+        matches!(self, Self::Quantized(..) | Self::Packed(Matrix::Blocks(_)))
+    }
+
+    /// The form, in a word.
+    pub(crate) fn form(&self) -> String {
+        match self {
+            Self::Dense(weight) => weight.dtype().as_str().to_owned(),
+            Self::Quantized(weight, _) => format!("{:?}", weight.dtype()).to_lowercase(),
+            Self::Packed(Matrix::Bf16(..)) => "bf16".to_owned(),
+            Self::Packed(Matrix::Blocks(blocks)) => format!("{} bits", blocks.bits()),
+        }
     }
 
     /// Bytes of the weights in the form they are kept.

@@ -1,20 +1,21 @@
 //! From a checkpoint folder to a [`Model`]: every name and shape checked, every matrix in the form it is computed in.
 //!
-//! A matrix is packed where this CPU has kernels and the checkpoint stores bf16, quantised where that was asked for, and a
-//! plain tensor otherwise.
+//! A matrix is packed where this CPU has kernels and the checkpoint stores bf16, quantised where that was asked for, kept in
+//! blocks where it is stored in blocks, and a plain tensor otherwise. What the formats look like is in `weights/`.
 
 use std::path::Path;
 
+use candle_core::quantized::GgmlDType;
 use candle_core::{DType, Device, Tensor};
 use rayon::prelude::*;
 
-use crate::checkpoint::Checkpoint;
 use crate::config::{Attention, Config};
 use crate::cpu::{self, Isa, Matrix, PackedBf16, Precision};
 use crate::error::Result;
 use crate::linear::{Linear, Quant};
 use crate::model::{Layer, Model, Router, SelfConditioning};
 use crate::rope::Rope;
+use crate::weights::{self, Checkpoint, Class, Deviation, Encoding, Report, Row, Stored};
 
 /// How to load.
 #[derive(Debug, Clone)]
@@ -35,7 +36,7 @@ impl LoadOptions {
 }
 
 impl Model {
-    /// Loads a Hugging Face folder: config.json and safetensors.
+    /// Loads a checkpoint folder: config.json, and safetensors or a `.dgq` pack.
     pub fn load(dir: &Path, options: &LoadOptions) -> Result<Self> {
         Self::load_reporting(dir, options, &mut |_, _| ())
     }
@@ -48,18 +49,16 @@ impl Model {
     ) -> Result<Self> {
         let config = Config::from_dir(dir)?;
         cpu::check_choice()?;
-        // The kernels of this CPU take and give f32; without them activations have the type that was asked for.
-        let kernels = options.device.is_cpu() && cpu::isa() != Isa::Portable;
-        let dtype = if kernels { DType::F32 } else { options.dtype };
-        let mut loader = Loader { checkpoint: Checkpoint::open(dir)?, options, dtype, report };
+        let mut loader =
+            Loader { checkpoint: Checkpoint::open(dir)?, options, weights: Report::default(), report };
         let file_bytes = loader.checkpoint.file_bytes();
         let (v, h) = (config.vocab_size, config.hidden_size);
-        let embed = loader.linear(&[("model.decoder.embed_tokens.weight".into(), v)], h)?;
+        let embed = loader.linear(&[("model.decoder.embed_tokens.weight".into(), v)], h, Role::Kept)?;
         let norm = loader.norm("model.decoder.norm.weight", h)?;
         let layers =
             (0..config.layers.len()).map(|i| loader.layer(&config, i)).collect::<Result<Vec<_>>>()?;
         let self_conditioning = loader.self_conditioning(&config)?;
-        let unused = loader.checkpoint.finish(deliberately_unused)?;
+        let unused = loader.checkpoint.finish(weights::tensors::deliberately_unused)?;
         let root = (h as f64).sqrt();
         Ok(Self {
             embed_scale: if options.dtype == DType::BF16 {
@@ -70,7 +69,7 @@ impl Model {
             rope_sliding: Rope::new(&config.rope_sliding, config_head_dim(&config, Attention::Sliding)),
             rope_full: Rope::new(&config.rope_full, config_head_dim(&config, Attention::Full)),
             device: options.device.clone(),
-            dtype,
+            dtype: options.activations(),
             config,
             embed,
             layers,
@@ -78,6 +77,7 @@ impl Model {
             self_conditioning,
             unused,
             file_bytes,
+            weights: loader.weights,
         })
     }
 }
@@ -87,82 +87,85 @@ fn config_head_dim(config: &Config, kind: Attention) -> usize {
     config.layers.iter().find(|l| l.attention == kind).map_or(2, |l| l.head_dim)
 }
 
-/// The encoder's copies of shared weights, an untied spelling of the head, and the vision tower, which reads pixels.
-fn deliberately_unused(name: &str) -> bool {
-    name == "lm_head.weight"
-        || name.starts_with("model.encoder.language_model.")
-        || name.starts_with("model.encoder.vision_tower.")
-        || name.starts_with("model.encoder.embed_vision.")
-}
-
 struct Loader<'a> {
     checkpoint: Checkpoint,
     options: &'a LoadOptions,
-    /// Type of the activations, and so of every matrix that is not packed.
-    dtype: DType,
+    weights: Report,
     report: &'a mut dyn FnMut(u64, u64),
 }
 
+/// Which weights `--quant` is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Projections and experts of a layer.
+    Layer,
+    /// Embedding, router, self-conditioning: never in fewer bits than they are stored in.
+    Kept,
+}
+
+/// One expert in so many is decoded again to measure what its form costs.
+const MEASURED: usize = 16;
+
 impl Loader<'_> {
     fn tensor(&mut self, name: &str, shape: &[usize], dtype: DType, device: &Device) -> Result<Tensor> {
-        let tensor = self.checkpoint.tensor(name, shape, dtype, device)?;
-        (self.report)(self.checkpoint.loaded_bytes(), self.checkpoint.file_bytes());
+        let (tensor, bytes, from) = self.checkpoint.tensor(name, shape, dtype, device)?;
+        let to_bytes = (tensor.elem_count() * dtype.size_in_bytes()) as u64;
+        let row = Row { tensors: 1, from_bytes: bytes, to_bytes, deviation: None };
+        self.weights.add(Class::of(name), from.name(), dtype.as_str(), row);
+        self.loaded(&[name]);
         Ok(tensor)
     }
 
-    /// The same for the projections of a layer, quantised where that was asked for and their width allows it.
-    fn projection(&mut self, parts: &[(String, usize)], inputs: usize) -> Result<Linear> {
-        let Some(quant) = self.options.quant.and_then(|q| q.for_inputs(inputs)) else {
-            return self.linear(parts, inputs);
-        };
-        let parts: Vec<Tensor> = parts
-            .iter()
-            .map(|(name, outputs)| self.tensor(name, &[*outputs, inputs], DType::F32, &self.options.device))
-            .collect::<Result<_>>()?;
-        Linear::quantized(&Tensor::cat(&parts, 0)?, quant)
+    /// Counts tensors as used.
+    fn loaded(&mut self, names: &[&str]) {
+        self.checkpoint.count(names);
+        (self.report)(self.checkpoint.loaded_bytes(), self.checkpoint.file_bytes());
     }
 
-    /// Stacked projections of the same input: packed where this CPU has kernels and the weights are bf16.
-    fn linear(&mut self, parts: &[(String, usize)], inputs: usize) -> Result<Linear> {
-        let (options, mut all_bf16) = (self.options, options_fit(self.options, inputs));
-        for (name, outputs) in parts {
-            all_bf16 &= self.checkpoint.stored_dtype(name, &[*outputs, inputs])? == DType::BF16;
-        }
-        if all_bf16 {
-            let names: Vec<&str> = parts.iter().map(|(name, _)| name.as_str()).collect();
-            let packed = PackedBf16::pack(&self.checkpoint.raw(&names), inputs);
-            (self.report)(self.checkpoint.loaded_bytes(), self.checkpoint.file_bytes());
-            return Ok(Linear::Packed(Matrix::Bf16(packed, precision(options))));
-        }
-        let parts: Vec<Tensor> = parts
-            .iter()
-            .map(|(name, outputs)| self.tensor(name, &[*outputs, inputs], self.dtype, &options.device))
-            .collect::<Result<_>>()?;
-        Ok(Linear::Dense(Tensor::cat(&parts, 0)?))
+    /// Stacked projections of the same input.
+    fn linear(&mut self, parts: &[(String, usize)], inputs: usize, role: Role) -> Result<Linear> {
+        let stored = self.checkpoint.stacked(parts, inputs)?;
+        let name = parts.first().map_or("", |(name, _)| name);
+        let linear = linear(self.options, &stored, name, role)?;
+        let deviation = deviation(&stored, &linear)?;
+        let row = Row {
+            tensors: parts.len(),
+            from_bytes: stored.bytes() as u64,
+            to_bytes: linear.bytes() as u64,
+            deviation,
+        };
+        let from = stored.encoding().map_or("mixed", Encoding::name);
+        self.weights.add(Class::of(name), from, linear.form(), row);
+        let names: Vec<&str> = parts.iter().map(|(name, _)| name.as_str()).collect();
+        self.loaded(&names);
+        Ok(linear)
     }
 
     /// `[E, outputs, inputs]` → one projection per expert.
     fn experts(&mut self, name: &str, shape: [usize; 3]) -> Result<Vec<Linear>> {
-        let [count, outputs, inputs] = shape;
+        let stored = self.checkpoint.matrices(name, shape)?;
+        // Each expert is decoded, brought into its form and let go of before the next: a stack is never held twice.
         let options = self.options;
-        if let Some(quant) = options.quant.and_then(|q| q.for_inputs(inputs)) {
-            let stacked = self.tensor(name, &shape, DType::F32, &options.device)?;
-            // The tensor library quantises the storage behind a view, so each expert needs one of its own.
-            return (0..count)
-                .into_par_iter()
-                .map(|e| Linear::quantized(&stacked.get(e)?.force_contiguous()?, quant))
-                .collect();
+        let experts: Vec<(Linear, Row)> = stored
+            .par_iter()
+            .enumerate()
+            .with_max_len(1)
+            .map(|(number, stored)| {
+                let linear = linear(options, stored, name, Role::Layer)?;
+                let deviation = if number % MEASURED == 0 { deviation(stored, &linear)? } else { None };
+                let (from_bytes, to_bytes) = (stored.bytes() as u64, linear.bytes() as u64);
+                Ok((linear, Row { tensors: 0, from_bytes, to_bytes, deviation }))
+            })
+            .collect::<Result<_>>()?;
+        let from = stored.first().and_then(Stored::encoding).map_or("mixed", Encoding::name);
+        let mut linears = Vec::with_capacity(experts.len());
+        for (number, (linear, row)) in experts.into_iter().enumerate() {
+            let row = Row { tensors: usize::from(number == 0), ..row };
+            self.weights.add(Class::Experts, from, linear.form(), row);
+            linears.push(linear);
         }
-        if options_fit(options, inputs) && self.checkpoint.stored_dtype(name, &shape)? == DType::BF16 {
-            let experts = self.checkpoint.raw(&[name])[0]
-                .chunks_exact(2 * outputs * inputs)
-                .map(|one| Linear::Packed(Matrix::Bf16(PackedBf16::pack(&[one], inputs), precision(options))))
-                .collect();
-            (self.report)(self.checkpoint.loaded_bytes(), self.checkpoint.file_bytes());
-            return Ok(experts);
-        }
-        let stacked = self.tensor(name, &shape, self.dtype, &options.device)?;
-        (0..count).map(|e| Ok(Linear::Dense(stacked.get(e)?))).collect()
+        self.loaded(&[name]);
+        Ok(linears)
     }
 
     fn norm(&mut self, name: &str, width: usize) -> Result<Tensor> {
@@ -198,13 +201,14 @@ impl Loader<'_> {
             post_ffn_norm_2: self.norm(&format!("{p}.post_feedforward_layernorm_2.weight"), h)?,
             q_norm: self.norm(&format!("{p}.self_attn.q_norm.weight"), head_dim)?,
             k_norm: self.norm(&format!("{p}.self_attn.k_norm.weight"), head_dim)?,
-            qkv: self.projection(&qkv, h)?,
-            o: self.projection(&[(format!("{p}.self_attn.o_proj.weight"), h)], q_width)?,
-            gate_up: self.projection(
+            qkv: self.linear(&qkv, h, Role::Layer)?,
+            o: self.linear(&[(format!("{p}.self_attn.o_proj.weight"), h)], q_width, Role::Layer)?,
+            gate_up: self.linear(
                 &[(format!("{p}.mlp.gate_proj.weight"), ff), (format!("{p}.mlp.up_proj.weight"), ff)],
                 h,
+                Role::Layer,
             )?,
-            down: self.projection(&[(format!("{p}.mlp.down_proj.weight"), h)], ff)?,
+            down: self.linear(&[(format!("{p}.mlp.down_proj.weight"), h)], ff, Role::Layer)?,
             router: self.router(&p, h, e)?,
             expert_gate_up: self.experts(&format!("{p}.experts.gate_up_proj"), [e, 2 * ffe, h])?,
             expert_down: self.experts(&format!("{p}.experts.down_proj"), [e, h, ffe])?,
@@ -218,7 +222,7 @@ impl Loader<'_> {
         let per_expert =
             self.tensor(&format!("{p}.router.per_expert_scale"), &[e], DType::F32, &Device::Cpu)?;
         Ok(Router {
-            proj: self.linear(&[(format!("{p}.router.proj.weight"), e)], h)?,
+            proj: self.linear(&[(format!("{p}.router.proj.weight"), e)], h, Role::Kept)?,
             scale: (scale * (h as f64).powf(-0.5))?,
             per_expert_scale: per_expert.to_vec1()?,
         })
@@ -229,15 +233,73 @@ impl Loader<'_> {
         let p = "model.decoder.self_conditioning";
         Ok(SelfConditioning {
             pre_norm: self.norm(&format!("{p}.pre_norm.weight"), h)?,
-            gate_up: self
-                .linear(&[(format!("{p}.gate_proj.weight"), ff), (format!("{p}.up_proj.weight"), ff)], h)?,
-            down: self.linear(&[(format!("{p}.down_proj.weight"), h)], ff)?,
+            gate_up: self.linear(
+                &[(format!("{p}.gate_proj.weight"), ff), (format!("{p}.up_proj.weight"), ff)],
+                h,
+                Role::Kept,
+            )?,
+            down: self.linear(&[(format!("{p}.down_proj.weight"), h)], ff, Role::Kept)?,
         })
     }
 }
 
-fn options_fit(options: &LoadOptions, inputs: usize) -> bool {
-    options.device.is_cpu() && PackedBf16::supported(inputs)
+/// What a matrix is computed in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// Quantised on load.
+    Quantised(Quant),
+    /// bf16 in the order of the CPU's kernels.
+    Packed,
+    /// Blocks of the tensor library, made of the checkpoint's own.
+    Blocks(GgmlDType),
+    /// Plain numbers.
+    Plain(DType),
+}
+
+impl LoadOptions {
+    /// Type of the activations, and of every matrix that is kept as plain numbers: the kernels of a CPU take and give f32.
+    pub(crate) fn activations(&self) -> DType {
+        if self.device.is_cpu() && cpu::isa() != Isa::Portable { DType::F32 } else { self.dtype }
+    }
+
+    /// Quantised where that was asked for, packed where this CPU has kernels and the weights are bf16, in the nearest blocks of
+    /// the tensor library where they are stored in blocks, else plain. `encoding`: `None` where pieces differ.
+    pub(crate) fn form(&self, encoding: Option<Encoding>, inputs: usize, role: Role) -> Form {
+        let quant = self.quant.filter(|_| role == Role::Layer).and_then(|q| q.for_inputs(inputs));
+        if let Some(quant) = quant {
+            return Form::Quantised(quant);
+        }
+        if self.device.is_cpu() && encoding == Some(Encoding::Bf16) && PackedBf16::supported(inputs) {
+            return Form::Packed;
+        }
+        match encoding.and_then(|encoding| weights::nearest(encoding, inputs)) {
+            Some(blocks) => Form::Blocks(blocks),
+            None => Form::Plain(self.activations()),
+        }
+    }
+}
+
+fn linear(options: &LoadOptions, stored: &Stored<'_>, name: &str, role: Role) -> Result<Linear> {
+    let device = &options.device;
+    stored.check_scales(name)?;
+    match options.form(stored.encoding(), stored.inputs, role) {
+        Form::Quantised(quant) => Linear::quantized(&stored.tensor(DType::F32, device)?, quant),
+        Form::Packed => {
+            Ok(Linear::Packed(Matrix::Bf16(PackedBf16::pack(&stored.raw(), stored.inputs), precision(options))))
+        }
+        Form::Blocks(blocks) => Linear::from_blocks(weights::repack(stored, blocks, device)?),
+        Form::Plain(dtype) => Ok(Linear::Dense(stored.tensor(dtype, device)?)),
+    }
+}
+
+/// What a matrix lost on the way; `None` where nothing was rounded to fewer bits.
+fn deviation(stored: &Stored<'_>, linear: &Linear) -> Result<Option<Deviation>> {
+    if !linear.is_blocks() {
+        return Ok(None);
+    }
+    let mut deviation = Deviation::default();
+    deviation.add(&stored.decode(), &linear.dense()?.flatten_all()?.to_vec1()?);
+    Ok(Some(deviation))
 }
 
 fn precision(options: &LoadOptions) -> Precision {

@@ -9,6 +9,7 @@ use crate::config::{Attention, Config};
 use crate::error::{Error, Result};
 use crate::linear::Linear;
 use crate::rope::Rope;
+use crate::weights::Report;
 
 /// A loaded model. Immutable; shared between threads behind an `Arc`.
 #[derive(Debug)]
@@ -29,6 +30,7 @@ pub struct Model {
     pub(crate) rope_full: Rope,
     pub(crate) unused: Vec<String>,
     pub(crate) file_bytes: u64,
+    pub(crate) weights: Report,
 }
 
 /// Weights of one layer. Norms are f32 `[H]` (or `[head_dim]`), projections `[out, in]` in the compute type.
@@ -86,6 +88,11 @@ impl Model {
     /// Tensors of the checkpoint that this model leaves alone on purpose.
     pub fn unused_tensors(&self) -> &[String] {
         &self.unused
+    }
+
+    /// What loading made of the weights, and what that cost.
+    pub fn weights(&self) -> &Report {
+        &self.weights
     }
 
     /// Bytes of the checkpoint's weight files.

@@ -72,6 +72,16 @@ impl PackedBlocks {
         Self { outputs, inputs, four, data }
     }
 
+    /// Bits of a weight without its share of a scale.
+    pub(crate) fn bits(&self) -> usize {
+        if self.four { 4 } else { 8 }
+    }
+
+    /// Bytes of an `[outputs, inputs]` matrix, before there is one.
+    pub(crate) fn planned_bytes(four: bool, outputs: usize, inputs: usize) -> usize {
+        outputs.next_multiple_of(2 * PANEL) / PANEL * (inputs / QUANT_BLOCK) * packed_bytes(four)
+    }
+
     /// Bytes held.
     pub(crate) fn bytes(&self) -> usize {
         size_of_val(self.data.as_slice())

@@ -8,5 +8,7 @@ mod demo_model;
 mod fast_path;
 mod forms;
 mod generation;
+mod nvfp4;
+mod packs;
 mod parity;
 mod text;

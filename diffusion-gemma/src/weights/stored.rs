@@ -1,0 +1,268 @@
+//! A matrix as a checkpoint stores it: encodings, their sizes, and rows of numbers out of mapped bytes.
+//!
+//! A [`Stored`] borrows the map and may consist of several pieces (q, k and v stacked; gate and up of one expert). Made by
+//! `checkpoint.rs`; `load.rs` turns it into what is computed with.
+
+use candle_core::{DType, Device, Tensor};
+use half::bf16;
+use rayon::prelude::*;
+
+use super::codec::{self, GROUP, NVFP4_GROUP, Q4_BYTES, Q6_BYTES};
+use crate::error::{Error, Result};
+
+/// How a tensor's numbers are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Encoding {
+    F32,
+    F16,
+    Bf16,
+    /// 4 bits in groups of 32 with scale and minimum, 5 bits a weight in all.
+    Q4Block,
+    /// 6 bits in groups of 32 with scale and minimum, 7 bits a weight in all.
+    Q6Block,
+    /// 8 bits with a scale per row.
+    Q8Row,
+    /// 4-bit floats in groups of 16 with an 8-bit float as scale, 4.5 bits a weight in all; scales after the weights of a row, or
+    /// in a tensor of their own.
+    Nvfp4,
+    /// Numbers that no part of the model reads (integers of a vision tower).
+    Other,
+}
+
+impl Encoding {
+    /// Name as `inspect` prints it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::F16 => "f16",
+            Self::Bf16 => "bf16",
+            Self::Q4Block => "q4_block",
+            Self::Q6Block => "q6_block",
+            Self::Q8Row => "q8_row",
+            Self::Nvfp4 => "nvfp4",
+            Self::Other => "other",
+        }
+    }
+
+    /// Whether numbers are stored as they are, without blocks and scales.
+    pub fn is_plain(self) -> bool {
+        matches!(self, Self::F32 | Self::F16 | Self::Bf16)
+    }
+
+    /// Bytes of a row of so many weights; `None` where that is not known, or more than can be counted.
+    pub(crate) fn row_bytes(self, width: usize) -> Option<usize> {
+        match self {
+            Self::F32 => width.checked_mul(4),
+            Self::F16 | Self::Bf16 => width.checked_mul(2),
+            Self::Q4Block => width.div_ceil(GROUP).checked_mul(Q4_BYTES),
+            Self::Q6Block => width.div_ceil(GROUP).checked_mul(Q6_BYTES),
+            Self::Q8Row => width.checked_add(2),
+            Self::Nvfp4 => width.div_ceil(2).checked_add(width.div_ceil(NVFP4_GROUP)),
+            Self::Other => None,
+        }
+    }
+}
+
+/// Some rows of one encoding.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Piece<'a> {
+    pub(crate) encoding: Encoding,
+    pub(crate) rows: usize,
+    /// Rows back to back.
+    pub(crate) bytes: &'a [u8],
+    /// NVFP4 scales that are stored apart from the weights, a row after the other.
+    pub(crate) scales: Option<&'a [u8]>,
+    /// NVFP4 scale of the whole piece.
+    pub(crate) global: f32,
+}
+
+impl<'a> Piece<'a> {
+    /// The first rows, and the others, if there are any.
+    pub(crate) fn split(self, rows: usize) -> (Self, Option<Self>) {
+        let cut = |bytes: &'a [u8]| bytes.split_at(bytes.len() / self.rows * rows);
+        let (head, tail) = cut(self.bytes);
+        let scales = self.scales.map(cut);
+        let first = Self { rows, bytes: head, scales: scales.map(|s| s.0), ..self };
+        let rest = Self { rows: self.rows - rows, bytes: tail, scales: scales.map(|s| s.1), ..self };
+        (first, (rest.rows > 0).then_some(rest))
+    }
+
+    /// Decodes one row of `out.len()` weights.
+    pub(crate) fn row(&self, index: usize, out: &mut [f32]) {
+        let width = out.len();
+        let stride = self.bytes.len() / self.rows;
+        let bytes = &self.bytes[index * stride..][..stride];
+        match self.encoding {
+            Encoding::F32 => codec::f32_row(bytes, out),
+            Encoding::F16 => codec::f16_row(bytes, out),
+            Encoding::Bf16 => codec::bf16_row(bytes, out),
+            Encoding::Q4Block => codec::q4_row(bytes, out),
+            Encoding::Q6Block => codec::q6_row(bytes, out),
+            Encoding::Q8Row => codec::q8_row(bytes, out),
+            Encoding::Nvfp4 => {
+                let (values, scales) = self.nvfp4(bytes, index, width);
+                codec::nvfp4_row(values, scales, self.global, out);
+            }
+            // Never handed out: `Checkpoint` refuses it by name.
+            Encoding::Other => out.fill(f32::NAN),
+        }
+    }
+
+    /// Weights and scales of a row.
+    fn nvfp4<'r>(&'r self, row: &'r [u8], index: usize, width: usize) -> (&'r [u8], &'r [u8]) {
+        match self.scales {
+            None => row.split_at(width.div_ceil(2)),
+            Some(scales) => {
+                let per_row = width.div_ceil(NVFP4_GROUP);
+                (row, &scales[index * per_row..][..per_row])
+            }
+        }
+    }
+}
+
+/// A `[rows, inputs]` matrix in the bytes of a checkpoint.
+#[derive(Debug, Clone)]
+pub(crate) struct Stored<'a> {
+    pub(crate) inputs: usize,
+    pub(crate) pieces: Vec<Piece<'a>>,
+}
+
+impl<'a> Stored<'a> {
+    pub(crate) fn rows(&self) -> usize {
+        self.pieces.iter().map(|piece| piece.rows).sum()
+    }
+
+    /// The encoding of all its pieces, if they share one.
+    pub(crate) fn encoding(&self) -> Option<Encoding> {
+        let first = self.pieces.first()?.encoding;
+        self.pieces.iter().all(|piece| piece.encoding == first).then_some(first)
+    }
+
+    /// Bytes it takes in the checkpoint.
+    pub(crate) fn bytes(&self) -> usize {
+        self.pieces.iter().map(|piece| piece.bytes.len() + piece.scales.map_or(0, <[u8]>::len)).sum()
+    }
+
+    /// `count` matrices of as many rows each.
+    pub(crate) fn split(&self, count: usize) -> Vec<Self> {
+        self.blocks(self.rows() / count.max(1))
+    }
+
+    /// The same rows, so many at a time.
+    pub(crate) fn blocks(&self, rows: usize) -> Vec<Self> {
+        let rows = rows.max(1);
+        let mut blocks = Vec::with_capacity(self.rows().div_ceil(rows));
+        let (mut block, mut missing) = (Vec::new(), rows);
+        for piece in &self.pieces {
+            let mut rest = Some(*piece);
+            while let Some(piece) = rest {
+                let (head, tail) = piece.split(missing.min(piece.rows));
+                missing -= head.rows;
+                block.push(head);
+                rest = tail;
+                if missing == 0 {
+                    blocks.push(Self { inputs: self.inputs, pieces: std::mem::take(&mut block) });
+                    missing = rows;
+                }
+            }
+        }
+        if !block.is_empty() {
+            blocks.push(Self { inputs: self.inputs, pieces: block });
+        }
+        blocks
+    }
+
+    /// The bytes of every piece, for encodings that are computed with as they are.
+    pub(crate) fn raw(&self) -> Vec<&'a [u8]> {
+        self.pieces.iter().map(|piece| piece.bytes).collect()
+    }
+
+    /// Every row with its place, in parallel. `out: [rows, inputs]` of any number type.
+    fn each_row<T: Send>(&self, out: &mut [T], write: impl Fn(&Piece<'_>, usize, &mut [T]) + Sync) {
+        let mut rest = out;
+        for piece in &self.pieces {
+            let (own, after) = rest.split_at_mut(piece.rows * self.inputs);
+            rest = after;
+            own.par_chunks_mut(self.inputs)
+                .enumerate()
+                .with_min_len((1 << 16) / self.inputs + 1)
+                .for_each(|(row, out)| write(piece, row, out));
+        }
+    }
+
+    /// All weights, `[rows, inputs]`.
+    pub(crate) fn decode(&self) -> Vec<f32> {
+        let mut out = vec![0f32; self.rows() * self.inputs];
+        self.each_row(&mut out, |piece, row, out| piece.row(row, out));
+        out
+    }
+
+    /// All weights as a plain tensor, `[rows, inputs]`.
+    pub(crate) fn tensor(&self, dtype: DType, device: &Device) -> Result<Tensor> {
+        let shape = (self.rows(), self.inputs);
+        let tensor = match dtype {
+            DType::BF16 => Tensor::from_vec(self.decode_bf16(), shape, &Device::Cpu)?,
+            _ => Tensor::from_vec(self.decode(), shape, &Device::Cpu)?.to_dtype(dtype)?,
+        };
+        Ok(tensor.to_device(device)?)
+    }
+
+    /// All weights rounded to bf16.
+    pub(crate) fn decode_bf16(&self) -> Vec<bf16> {
+        let mut out = vec![bf16::ZERO; self.rows() * self.inputs];
+        self.each_row(&mut out, |piece, row, out| {
+            if piece.encoding == Encoding::Bf16 {
+                let stored = piece.bytes[2 * row * out.len()..].chunks_exact(2);
+                out.iter_mut().zip(stored).for_each(|(w, pair)| *w = bf16::from_le_bytes([pair[0], pair[1]]));
+            } else {
+                let mut wide = vec![0f32; out.len()];
+                piece.row(row, &mut wide);
+                out.iter_mut().zip(wide).for_each(|(w, x)| *w = bf16::from_f32(x));
+            }
+        });
+        out
+    }
+
+    /// The first row with a number that is not finite.
+    pub(crate) fn first_non_finite(&self) -> Option<usize> {
+        let mut first = 0;
+        for piece in &self.pieces {
+            let bad = (0..piece.rows).into_par_iter().with_min_len((1 << 16) / self.inputs + 1);
+            let bad = bad.map_init(
+                || vec![0f32; self.inputs],
+                |wide, row| {
+                    piece.row(row, wide);
+                    wide.iter().all(|x| x.is_finite())
+                },
+            );
+            if let Some(row) = bad.position_first(|good| !good) {
+                return Some(first + row);
+            }
+            first += piece.rows;
+        }
+        None
+    }
+
+    /// Refuses scales of NVFP4 that are negative or no numbers: such a file is damaged, or of another layout.
+    pub(crate) fn check_scales(&self, name: &str) -> Result<()> {
+        for piece in self.pieces.iter().filter(|piece| piece.encoding == Encoding::Nvfp4) {
+            let stride = piece.bytes.len() / piece.rows;
+            let bad = |scales: &[u8]| scales.iter().any(|scale| *scale >= 0x7F);
+            let found = (0..piece.rows)
+                .find(|row| bad(piece.nvfp4(&piece.bytes[row * stride..][..stride], *row, self.inputs).1));
+            if let Some(row) = found {
+                return Err(Error::weight(
+                    name,
+                    format!("a block scale in row {row} is negative or no number, which NVFP4 never writes"),
+                ));
+            }
+            if !piece.global.is_finite() || piece.global <= 0.0 {
+                return Err(Error::weight(
+                    name,
+                    format!("its global scale is {}, not a positive number", piece.global),
+                ));
+            }
+        }
+        Ok(())
+    }
+}
