@@ -90,7 +90,7 @@ impl Deviation {
 }
 
 /// What became of the tensors of one class that are stored alike.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Row {
     pub tensors: usize,
     pub from_bytes: u64,

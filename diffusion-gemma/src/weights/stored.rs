@@ -178,7 +178,7 @@ impl<'a> Stored<'a> {
     }
 
     /// Every row with its place, in parallel. `out: [rows, inputs]` of any number type.
-    fn each_row<T: Send>(&self, out: &mut [T], write: impl Fn(&Piece<'_>, usize, &mut [T]) + Sync) {
+    fn each_row<T: Send>(&self, out: &mut [T], write: impl Fn(&Piece<'a>, usize, &mut [T]) + Sync) {
         let mut rest = out;
         for piece in &self.pieces {
             let (own, after) = rest.split_at_mut(piece.rows * self.inputs);
@@ -193,7 +193,7 @@ impl<'a> Stored<'a> {
     /// All weights, `[rows, inputs]`.
     pub(crate) fn decode(&self) -> Vec<f32> {
         let mut out = vec![0f32; self.rows() * self.inputs];
-        self.each_row(&mut out, |piece, row, out| piece.row(row, out));
+        self.each_row(&mut out, Piece::row);
         out
     }
 

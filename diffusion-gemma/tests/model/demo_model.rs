@@ -2,11 +2,35 @@
 //! probabilities out.
 
 use crate::common::{fixture, model};
-use diffusion_gemma::{CanvasRows, Prefix, Segment};
+use diffusion_gemma::{CanvasRows, Model, Prefix, Segment};
 use serde_json::Value;
 
 fn ids(value: &Value) -> Vec<u32> {
     value.as_array().unwrap().iter().map(|v| v.as_u64().unwrap() as u32).collect()
+}
+
+/// Label distributions of every slot of every recorded request.
+pub(crate) fn label_probabilities(model: &Model) -> Vec<Vec<f64>> {
+    let text = std::fs::read_to_string(fixture("demo-model").join("expected.json")).unwrap();
+    let expected: Value = serde_json::from_str(&text).unwrap();
+    let mut all = Vec::new();
+    for case in expected["cases"].as_array().unwrap() {
+        let (prompt, canvas) = (ids(&case["prompt_ids"]), ids(&case["canvas_ids"]));
+        let slots = case["slots"].as_array().unwrap();
+        let read: Vec<usize> = slots.iter().map(|s| s["pos"].as_u64().unwrap() as usize).collect();
+        let labels: Vec<Vec<u32>> = slots.iter().map(|s| ids(&s["label_ids"])).collect();
+        let empty = Prefix::new();
+        let canvases = vec![CanvasRows { suffix: &[], ids: &canvas, read: &read, previous: None }];
+        let output =
+            model.forward(&[Segment { prefix: &empty, tokens: &prompt, canvases }]).unwrap().remove(0);
+        let labels: Vec<&[u32]> = labels.iter().map(Vec::as_slice).collect();
+        for slot in model.read_slots(&output.hidden[0], &labels).unwrap() {
+            let powers: Vec<f64> = slot.unwrap().labels.iter().map(|x| f64::from(*x).exp()).collect();
+            let total: f64 = powers.iter().sum();
+            all.push(powers.iter().map(|power| power / total).collect());
+        }
+    }
+    all
 }
 
 #[test]

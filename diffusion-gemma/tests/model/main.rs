@@ -11,4 +11,5 @@ mod generation;
 mod nvfp4;
 mod packs;
 mod parity;
+mod quantize;
 mod text;

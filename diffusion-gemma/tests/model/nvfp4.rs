@@ -252,11 +252,12 @@ fn both_exporters_are_read_to_the_bit() {
     }
 }
 
+type Change = fn(&mut BTreeMap<String, Made>, &str);
+
 #[test]
 fn what_departs_from_the_layout_is_refused_by_name() {
     let q = "model.decoder.layers.0.self_attn.q_proj";
     let expert = "model.decoder.layers.2.experts.5";
-    type Change = fn(&mut BTreeMap<String, Made>, &str);
     let cases: [(&str, Change, &[&str]); 11] = [
         (q, |t, at| drop(t.remove(&format!("{at}.weight_scale_2"))), &["weight_scale_2", "missing"]),
         (q, |t, at| drop(t.remove(&format!("{at}.weight_scale"))), &["q_proj", "U8"]),

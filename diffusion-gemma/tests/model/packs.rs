@@ -75,7 +75,7 @@ fn matrix(kind: &str, rows: usize, width: usize, numbers: &mut Numbers) -> (Vec<
                 let scales: Vec<u8> = (0..width / 16).map(|_| 8 + (numbers.next() % 32) as u8).collect();
                 for (i, code) in codes.iter().enumerate() {
                     let scale = scales[i / 16];
-                    let scale = (8 + (scale & 7)) as f32 / 8.0 * 2f32.powi(i32::from(scale >> 3) - 7);
+                    let scale = f32::from(8 + (scale & 7)) / 8.0 * 2f32.powi(i32::from(scale >> 3) - 7);
                     let magnitude = [0.0f32, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0][usize::from(code & 7)];
                     values.push(if code & 8 == 0 { 1.0 } else { -1.0 } * magnitude * scale * global);
                 }
@@ -257,11 +257,10 @@ fn swapped_experts_are_other_numbers() {
     assert_ne!(found[..per_expert], wanted[..per_expert]);
 }
 
+type Change = fn(&mut Pack);
+
 #[test]
 fn hostile_manifests_are_refused_by_what_is_wrong_with_them() {
-    type Change = fn(&mut Pack);
-    let q = "layers.0.self_attn.q_proj.weight";
-    let _ = q;
     let cases: [(Change, &[&str]); 18] = [
         (|p| p.manifest["version"] = json!(5), &["version 5", "1 to 4"]),
         (|p| p.manifest["version"] = json!(999), &["version 999"]),
@@ -301,7 +300,7 @@ fn hostile_manifests_are_refused_by_what_is_wrong_with_them() {
         (
             |p| {
                 p.tensor("layers.0.router.scale")["source"] =
-                    json!({"kind": "external", "file": "a", "offset": 0})
+                    json!({"kind": "external", "file": "a", "offset": 0});
             },
             &["layered", "router.scale"],
         ),
@@ -313,7 +312,7 @@ fn hostile_manifests_are_refused_by_what_is_wrong_with_them() {
         (
             |p| {
                 p.tensor("layers.0.experts.down_proj")["shape"] =
-                    json!([4_294_967_296_u64, 4_294_967_296_u64, 64])
+                    json!([4_294_967_296_u64, 4_294_967_296_u64, 64]);
             },
             &["down_proj", "larger than can be counted"],
         ),
