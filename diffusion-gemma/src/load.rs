@@ -257,9 +257,14 @@ pub(crate) enum Form {
 }
 
 impl LoadOptions {
+    /// Whether the kernels of `cpu/` compute.
+    pub(crate) fn on_kernels(&self) -> bool {
+        self.device.is_cpu() && cpu::isa() != Isa::Portable
+    }
+
     /// Type of the activations, and of every matrix that is kept as plain numbers: the kernels of a CPU take and give f32.
     pub(crate) fn activations(&self) -> DType {
-        if self.device.is_cpu() && cpu::isa() != Isa::Portable { DType::F32 } else { self.dtype }
+        if self.on_kernels() { DType::F32 } else { self.dtype }
     }
 
     /// Quantised where that was asked for, packed where this CPU has kernels and the weights are bf16, in the nearest blocks of
@@ -284,9 +289,10 @@ fn linear(options: &LoadOptions, stored: &Stored<'_>, name: &str, role: Role) ->
     stored.check_scales(name)?;
     match options.form(stored.encoding(), stored.inputs, role) {
         Form::Quantised(quant) => Linear::quantized(&stored.tensor(DType::F32, device)?, quant),
-        Form::Packed => {
-            Ok(Linear::Packed(Matrix::Bf16(PackedBf16::pack(&stored.raw(), stored.inputs), precision(options))))
-        }
+        Form::Packed => Ok(Linear::Packed(Matrix::Bf16(
+            PackedBf16::pack(&stored.raw(), stored.inputs),
+            precision(options),
+        ))),
         Form::Blocks(blocks) => Linear::from_blocks(weights::repack(stored, blocks, device)?),
         Form::Plain(dtype) => Ok(Linear::Dense(stored.tensor(dtype, device)?)),
     }

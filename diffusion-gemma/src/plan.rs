@@ -6,7 +6,10 @@
 use std::fmt;
 use std::path::Path;
 
+use candle_core::quantized::GgmlDType;
+
 use crate::config::{Attention, Config};
+use crate::cpu::PackedBlocks;
 use crate::error::Result;
 use crate::load::{Form, LoadOptions, Role};
 use crate::weights::{Class, Inventory, Profile, Report, Row, tensors};
@@ -62,6 +65,7 @@ impl MemoryPlan {
     }
 
     fn new(config: &Config, planned: &[tensors::Planned], options: &LoadOptions, demand: Demand) -> Self {
+        let kernels = options.on_kernels();
         let mut weights = Report::default();
         for tensor in planned {
             let (width, outer) = tensor.shape.split_last().map_or((1, &[][..]), |(w, outer)| (*w, outer));
@@ -76,7 +80,7 @@ impl MemoryPlan {
                     [count, rows] => (*count, *rows),
                     _ => (1, outer.iter().product()),
                 };
-                (form.name(), (count * form.bytes(rows, width)) as u64)
+                (form.name(kernels), (count * form.bytes(kernels, rows, width)) as u64)
             };
             let row = Row { tensors: 1, from_bytes: tensor.bytes, to_bytes, deviation: None };
             weights.add(tensor.class, tensor.encoding.name(), form, row);
@@ -135,37 +139,58 @@ fn workspace(config: &Config, options: &LoadOptions, demand: Demand) -> u64 {
     let number = size_of::<f32>() as u64;
     // Residual, normed rows, branches and their sum.
     let layer = rows * (6 * config.hidden_size as u64 + attention.max(dense).max(experts)) * number;
-    let portable = !(options.device.is_cpu() && crate::cpu::isa() != crate::cpu::Isa::Portable);
-    let scores = if portable {
+    let scores = if options.on_kernels() {
+        0
+    } else {
         // Scores, their exponentials and the shares of one block of rows; heads and keys in full.
         3 * rows.min(512) * (config.num_attention_heads * demand.context_tokens) as u64 * number
-    } else {
-        0
     };
     let tile = (config.canvas_length * config.vocab_size).min(1 << 25) as u64 * number;
     layer + scores + 2 * tile
 }
 
 impl Form {
-    fn name(self) -> String {
+    /// Blocks of the tensor library in this form.
+    fn blocks(self) -> Option<GgmlDType> {
         match self {
-            Self::Quantised(quant) => format!("{quant:?}").to_lowercase(),
-            Self::Packed => "bf16".to_owned(),
-            Self::Blocks(blocks) => format!("{blocks:?}").to_lowercase(),
-            Self::Plain(dtype) => dtype.as_str().to_owned(),
+            Self::Quantised(quant) => Some(quant.format()),
+            Self::Blocks(blocks) => Some(blocks),
+            Self::Packed | Self::Plain(_) => None,
+        }
+    }
+
+    /// As `Linear::form` names it. `kernels`: whether the CPU's kernels will take blocks over.
+    fn name(self, kernels: bool) -> String {
+        match (self.blocks(), self) {
+            (Some(blocks), _) => match taken_over(blocks, kernels) {
+                Some(four) => format!("{} bits", if four { 4 } else { 8 }),
+                None => format!("{blocks:?}").to_lowercase(),
+            },
+            (None, Self::Plain(dtype)) => dtype.as_str().to_owned(),
+            (None, _) => "bf16".to_owned(),
         }
     }
 
     /// Bytes of a matrix in this form.
-    fn bytes(self, rows: usize, inputs: usize) -> usize {
-        let blocks = match self {
-            Self::Plain(dtype) => return rows * inputs * dtype.size_in_bytes(),
+    fn bytes(self, kernels: bool, rows: usize, inputs: usize) -> usize {
+        match (self.blocks(), self) {
+            (Some(blocks), _) => match taken_over(blocks, kernels) {
+                Some(four) => PackedBlocks::planned_bytes(four, rows, inputs),
+                None => rows * inputs / blocks.block_size() * blocks.type_size(),
+            },
+            (None, Self::Plain(dtype)) => rows * inputs * dtype.size_in_bytes(),
             // Panels of 32 outputs, lines of 32 inputs.
-            Self::Packed => return rows.next_multiple_of(32) * inputs.next_multiple_of(32) * 2,
-            Self::Quantised(quant) => quant.format(),
-            Self::Blocks(blocks) => blocks,
-        };
-        rows * inputs / blocks.block_size() * blocks.type_size()
+            (None, _) => rows.next_multiple_of(32) * inputs.next_multiple_of(32) * 2,
+        }
+    }
+}
+
+/// Whether the CPU's kernels take these blocks, and as 4 bits.
+fn taken_over(blocks: GgmlDType, kernels: bool) -> Option<bool> {
+    match blocks {
+        GgmlDType::Q8_0 if kernels => Some(false),
+        GgmlDType::Q4_0 | GgmlDType::Q4_1 | GgmlDType::Q4K if kernels => Some(true),
+        _ => None,
     }
 }
 
@@ -213,6 +238,8 @@ impl fmt::Display for MemoryPlan {
 
 #[cfg(test)]
 mod tests {
+    use candle_core::DType;
+
     use super::*;
 
     const DEMAND: Demand =

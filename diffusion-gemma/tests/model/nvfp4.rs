@@ -248,7 +248,7 @@ fn both_exporters_are_read_to_the_bit() {
         let model = load(made.dir.path()).unwrap();
         let report = model.weights().to_string();
         let worst = model.weights().rows().filter_map(|(_, _, _, row)| row.deviation).map(|d| d.relative());
-        assert!(worst.fold(0.0, f64::max) < 0.01 && report.contains("q8_0"), "{report}");
+        assert!(worst.fold(0.0, f64::max) < 0.01, "{report}");
     }
 }
 
