@@ -8,8 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::diagnostics::Diagnostics;
 use crate::error::ReadingError;
+use crate::probability::{entropy_nats, hesitation};
 use crate::question::{Kind, Question};
 use crate::reading::Reading;
+use crate::statistics::tempered;
 
 /// One answer, in the shape of its question's type.
 #[derive(Debug, Clone, PartialEq)]
@@ -111,6 +113,43 @@ impl Answer {
         })
     }
 
+    /// The same answer with its distribution at another temperature (`statistics::tempered`): as sure as that makes it, and never
+    /// another one. `alternatives`: answers that the question allows, also those that the reply left out.
+    #[must_use]
+    pub fn at_temperature(&self, temperature: f64, alternatives: usize) -> Self {
+        let mut all: Vec<f64> = self.probabilities.values().copied().collect();
+        let listed = all.len();
+        if let Some(absent) = alternatives.checked_sub(listed).filter(|absent| *absent > 0) {
+            let left = (1.0 - all.iter().sum::<f64>()).max(0.0);
+            all.extend(std::iter::repeat_n(left / absent as f64, absent));
+        }
+        let all = tempered(&all, temperature);
+        let probabilities: IndexMap<String, f64> =
+            self.probabilities.keys().cloned().zip(all.iter().copied()).collect();
+        let value = match &self.value {
+            AnswerValue::Boolean { noul } => {
+                AnswerValue::Boolean { noul: probabilities.get("yes").copied().unwrap_or(*noul) }
+            }
+            AnswerValue::Choice { choice } => AnswerValue::Choice { choice: choice.clone() },
+            AnswerValue::Score { level, .. } => AnswerValue::Score {
+                level: level.clone(),
+                score: expected_level(all.iter().take(listed).copied()),
+            },
+        };
+        Self {
+            value,
+            label: self.label.clone(),
+            confidence: probabilities.get(self.name()).copied().unwrap_or(self.confidence),
+            probabilities,
+            entropy_nats: entropy_nats(&all),
+            hesitation: hesitation(&all),
+            // Of the reads as they were: there is no such figure at another temperature.
+            stderr: None,
+            agreement: self.agreement,
+            source: self.source.clone(),
+        }
+    }
+
     /// Name of the winning answer: `yes` or `no`, an option, or a level. This is what `ask_if` compares with.
     pub fn name(&self) -> &str {
         match &self.value {
@@ -133,4 +172,36 @@ impl Answer {
 /// Σ i·p with the lowest level at 1.
 pub(crate) fn expected_level(probabilities: impl Iterator<Item = f64>) -> f64 {
     probabilities.enumerate().map(|(index, p)| (index + 1) as f64 * p).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn case_30_another_temperature_changes_every_figure_and_not_the_answer() {
+        let answer: Answer = serde_json::from_str(
+            r#"{"type": "score", "label": "2", "level": "b", "probabilities": {"a": 0.2, "b": 0.7, "c": 0.1}, "stderr": 0.1}"#,
+        )
+        .unwrap();
+        let hot = answer.at_temperature(2.0, 3);
+        let sum = 0.2_f64.sqrt() + 0.7_f64.sqrt() + 0.1_f64.sqrt();
+        assert_eq!((hot.name(), hot.label.as_str(), hot.stderr), ("b", "2", None));
+        assert!((hot.confidence - 0.7_f64.sqrt() / sum).abs() < 1e-12 && hot.confidence < answer.confidence);
+        assert!((hot.probabilities.values().sum::<f64>() - 1.0).abs() < 1e-12);
+        assert!(hot.entropy_nats > answer.entropy_nats && hot.hesitation > answer.hesitation);
+        let AnswerValue::Score { score, .. } = hot.value else { panic!("no score") };
+        let by_hand = (0.2_f64.sqrt() + 2.0 * 0.7_f64.sqrt() + 3.0 * 0.1_f64.sqrt()) / sum;
+        assert!((score - by_hand).abs() < 1e-12);
+        let yes: Answer = serde_json::from_str(r#"{"type": "boolean", "noul": 0.9}"#).unwrap();
+        let AnswerValue::Boolean { noul } = yes.at_temperature(2.0, 2).value else { panic!("no boolean") };
+        assert!((noul - 0.75).abs() < 1e-12);
+        // What a reply left out keeps its share of what is left.
+        let part: Answer =
+            serde_json::from_str(r#"{"type": "choice", "probabilities": {"x": 0.6, "y": 0.2}}"#).unwrap();
+        let hot = part.at_temperature(2.0, 4);
+        let sum = 0.6_f64.sqrt() + 0.2_f64.sqrt() + 2.0 * 0.1_f64.sqrt();
+        assert!((hot.confidence - 0.6_f64.sqrt() / sum).abs() < 1e-12);
+        assert_eq!(hot.probabilities.len(), 2);
+    }
 }

@@ -27,6 +27,7 @@ mod schema;
 mod schema_reader;
 mod schema_writer;
 mod sheet;
+pub mod statistics;
 mod strict_json;
 mod suggestion;
 mod tolerance;
