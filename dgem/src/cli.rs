@@ -6,6 +6,7 @@
 
 mod ask;
 mod batch;
+mod bench;
 mod connection;
 mod decide;
 mod setup;
@@ -19,6 +20,7 @@ use crate::exit;
 
 pub use ask::AskArgs;
 pub use batch::{BatchArgs, RowFormat};
+pub use bench::{BenchArgs, BenchFlags, BenchMode};
 pub use connection::{AuthFlags, Color, ConnectionFlags};
 pub use decide::{
     Api, CascadeFlags, CascadeMode, CascadePrior, CascadeVia, DecideArgs, Format, GateFlags, OutputFlags,
@@ -64,6 +66,10 @@ pub enum Command {
     ///
     /// Example: dgem batch -t support_triage -i tickets.jsonl -o decided.jsonl -j 16
     Batch(Box<BatchArgs>),
+    /// Measure decisions about tickets, code changes and alerts against known answers
+    ///
+    /// Example: dgem bench -d benchmarks/eval_dataset.jsonl -o results.json --html results.html
+    Bench(Box<BenchArgs>),
     /// Look at templates; no server needed
     #[command(subcommand)]
     Template(TemplateCommand),

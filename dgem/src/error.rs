@@ -163,6 +163,22 @@ pub enum Error {
     #[error("{reason}")]
     Row { reason: String },
 
+    // Benchmarks
+    #[error("cannot read the cases in {}: {cause}\nhint: name a JSONL file of cases; docs/benchmarks.md tells its form", path.display())]
+    DatasetFile { path: PathBuf, cause: io::Error },
+    #[error("{}, line {line}: {reason}\nhint: each line is one case as a JSON object; docs/benchmarks.md tells its form", path.display())]
+    DatasetRow { path: PathBuf, line: usize, reason: String },
+    #[error("there are no cases in {}: {reason}\nhint: look at the file, or ask for more: --limit, --offset, --tier, --category", path.display())]
+    NoCases { path: PathBuf, reason: String },
+    #[error("the cases do not fit {}: {reason}\nhint: mend the dataset, or name the template that it was made for", path.display())]
+    DatasetFault { path: PathBuf, reason: String },
+    #[error("cannot use the receipt {}: {reason}\nhint: it must come from the same benchmark, written with -o", path.display())]
+    BadReceipt { path: PathBuf, reason: String },
+    #[error("cannot write {}: {reason}\nhint: {hint}", path.display())]
+    BenchOutput { path: PathBuf, reason: String, hint: &'static str },
+    #[error("the case was not done within {seconds} s\nhint: allow more with --case-timeout")]
+    CaseTooSlow { seconds: f64 },
+
     // The server
     #[error(
         "cannot set up HTTP: {cause}\nhint: check the system's certificate store and the proxy variables"
@@ -295,6 +311,7 @@ impl Error {
             | Self::NeverReady { .. }
             | Self::Unreachable { .. }
             | Self::DeadlinePassed { .. }
+            | Self::CaseTooSlow { .. }
             | Self::Transport { .. }
             | Self::BrokeOff { .. }
             | Self::EndedInError { refused: false, .. }

@@ -10,6 +10,7 @@ mod ask;
 pub mod asking;
 pub mod auth;
 pub mod batch;
+pub mod bench;
 pub mod brackets;
 mod capped;
 pub mod cascade;

@@ -76,6 +76,12 @@ impl Client {
         }
     }
 
+    /// What `/health` says about the server, such as its version; `None` where there is no such route.
+    pub async fn health(&self) -> Option<serde_json::Value> {
+        let sent = self.look(&self.settings.endpoint.beside("/health"), LONGEST_LOOK).await.ok()?;
+        serde_json::from_slice(&sent.body).ok()
+    }
+
     async fn look(&self, url: &str, longest: Duration) -> Result<Sent, Error> {
         self.send_within(reqwest::Method::GET, url.to_owned(), None, 0, longest).await
     }

@@ -3,6 +3,7 @@
 mod ask;
 mod auth;
 mod batch;
+mod bench;
 mod completions;
 mod config;
 mod connect;
@@ -43,6 +44,7 @@ pub async fn run(cli: Cli, environment: &Environment) -> Result<Exit, Error> {
         Command::Decide(args) => decide::run(*args, &cli.connection, environment).await,
         Command::Ask(args) => ask::run(*args, &cli.connection, environment).await,
         Command::Batch(args) => batch::run(*args, &cli.connection, environment).await,
+        Command::Bench(args) => bench::bench(*args, &cli.connection, environment).await,
         Command::Template(command) => template::run(command, &cli.connection, environment).await,
         Command::Models(args) => models::run(&args, &cli.connection, environment).await,
         Command::Doctor(args) => doctor::run(&args, &cli.connection, environment).await,

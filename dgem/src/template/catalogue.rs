@@ -17,7 +17,7 @@ const TEXT: &str = ".txt";
 const DEFAULT_FOLDER: &str = "templates";
 
 /// The folder and what is built in.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Catalogue {
     folder: PathBuf,
     /// Somebody asked for this folder, so it must be there.

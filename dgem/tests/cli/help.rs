@@ -12,6 +12,7 @@ const COMMANDS: &[&str] = &[
     "auth",
     "auth check",
     "batch",
+    "bench",
     "completions",
     "config",
     "config show",

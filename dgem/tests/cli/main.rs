@@ -7,6 +7,7 @@ mod auth;
 mod batch;
 mod batch_faults;
 mod batch_like_decide;
+mod bench;
 mod brackets;
 mod cascade;
 mod decide;

@@ -1,0 +1,230 @@
+//! `dgem bench`: several questions about one text at once, over support tickets, code changes and security alerts.
+//!
+//! A case is right when every question that the dataset knows an answer to is answered so. Beside the decision the same may be asked in
+//! words, as JSON to be written out: `--mode generative` or `both`.
+
+use std::fmt::Write as _;
+
+use decision::Question;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::dataset::BuiltIn;
+use super::decider::Decider;
+use super::grade::{expected_text, position};
+use super::record::{Record, milliseconds};
+use super::report::{Section, digits, percent};
+use super::sheet::{Sheet, Templates};
+use super::suite::{Label, Suite};
+use super::summary::{mean, times};
+use crate::cli::BenchMode;
+use crate::error::Error;
+use crate::foreign::clipped;
+
+/// Most tokens of a reply in words.
+const MOST_TOKENS: u32 = 64;
+/// Characters of such a reply that a receipt keeps.
+const TEXT_CHARS: usize = 300;
+
+#[derive(Debug)]
+pub struct Triage {
+    pub mode: BenchMode,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Row {
+    id: String,
+    #[serde(default)]
+    domain: String,
+    template: String,
+    variables: Map<String, Value>,
+    expected: Map<String, Value>,
+    #[serde(default)]
+    tier: String,
+}
+
+impl Suite for Triage {
+    type Row = Row;
+    type Plan = Sheet;
+    const NAME: &'static str = "bench";
+
+    fn built_in(&self) -> BuiltIn {
+        BuiltIn {
+            path: "benchmarks/bench_suite.jsonl",
+            text: include_str!("../../../benchmarks/bench_suite.jsonl"),
+        }
+    }
+
+    fn label(&self, row: &Row) -> Label {
+        Label { id: row.id.clone(), category: row.domain.clone(), tier: row.tier.clone() }
+    }
+
+    fn plan(&self, row: Row, templates: &mut Templates) -> Result<Sheet, Error> {
+        templates.sheet(&row.id, &row.template, row.variables, &row.expected)
+    }
+
+    fn warm_up<'p>(&self, plan: &'p Sheet) -> Option<&'p Sheet> {
+        (self.mode != BenchMode::Generative).then_some(plan)
+    }
+
+    async fn measure<D: Decider>(&self, plan: &Sheet, decider: &D, record: &mut Record) -> Result<(), Error> {
+        if self.mode != BenchMode::Generative {
+            plan.ask(decider, record).await?;
+            record.accurate = record.all_correct(plan);
+        }
+        if self.mode != BenchMode::Slot {
+            let right = write(plan, decider, record).await?;
+            if self.mode == BenchMode::Generative {
+                record.accurate = right;
+            }
+        }
+        Ok(())
+    }
+
+    fn settings(&self) -> Map<String, Value> {
+        Map::from_iter([("mode".to_owned(), json!(name(self.mode)))])
+    }
+
+    fn figures(&self, records: &[Record]) -> Map<String, Value> {
+        let slot = |record: &&Record| !record.answers.is_empty();
+        let slots: Vec<Record> = records.iter().filter(slot).cloned().collect();
+        let words = Words::of(records);
+        let mut figures = Map::new();
+        let mut put = |key: &str, value: Option<f64>| {
+            if let Some(value) = value {
+                figures.insert(key.to_owned(), json!(value));
+            }
+        };
+        if !slots.is_empty() {
+            // Cases that failed are wrong ones.
+            let right = slots.iter().filter(|record| record.accurate && record.error.is_none()).count();
+            put("slot_accuracy_pct", Some(100.0 * right as f64 / records.len() as f64));
+            put("slot_avg_denoise_ms", mean(&times(&slots, |record| record.denoise_ms)));
+            put("slot_avg_wall_ms", mean(&times(&slots, slot_wall_ms)));
+            let extended = slots.iter().filter(|record| record.extended == Some(true)).count();
+            put("slot_multi_reads_triggered", Some(extended as f64));
+        }
+        if let Some(words) = words {
+            put("gen_avg_wall_ms", words.wall_ms);
+            put("gen_avg_tokens", words.tokens);
+            put("gen_syntax_rate_pct", Some(100.0 * words.valid));
+            put("gen_accuracy_pct", Some(100.0 * words.right));
+            let slot_wall_ms = mean(&times(&slots, slot_wall_ms));
+            put("speed_up", words.wall_ms.zip(slot_wall_ms).map(|(words, slot)| words / slot));
+        }
+        figures
+    }
+
+    fn case_keys(&self, record: &Record) -> Map<String, Value> {
+        let mut keys = Map::from_iter([("domain".to_owned(), json!(record.category))]);
+        if !record.answers.is_empty() {
+            let answers: Map<String, Value> =
+                record.answers.iter().map(|(id, judged)| (id.clone(), json!(judged.said()))).collect();
+            let all_correct = record.answers.values().all(|judged| judged.correct);
+            keys.extend([
+                ("slot_accurate".to_owned(), json!(all_correct && record.error.is_none())),
+                ("slot_denoise_ms".to_owned(), json!(record.denoise_ms)),
+                ("slot_prefill_ms".to_owned(), json!(record.prefill_ms)),
+                ("slot_wall_time_ms".to_owned(), json!(slot_wall_ms(record))),
+                ("slot_samples".to_owned(), json!(record.samples)),
+                ("slot_extended".to_owned(), json!(record.extended)),
+                ("slot_retries".to_owned(), json!(record.retries)),
+                ("slot_answers".to_owned(), Value::Object(answers)),
+            ]);
+        }
+        keys
+    }
+
+    fn sections(&self, records: &[Record]) -> Vec<Section> {
+        let Some(words) = Words::of(records) else { return Vec::new() };
+        let rows = vec![
+            vec!["Replies that are one JSON object".to_owned(), percent(Some(words.valid))],
+            vec!["Right in every field".to_owned(), percent(Some(words.right))],
+            vec!["Wall time, mean, ms".to_owned(), digits(words.wall_ms, 1)],
+            vec!["Tokens, mean".to_owned(), digits(words.tokens, 1)],
+        ];
+        let note = format!(
+            "One reply of at most {MOST_TOKENS} tokens, without a schema; fences and words around the JSON do not count."
+        );
+        vec![Section::table("The same in words", &["FIGURE", "VALUE"], rows).with_note(note)]
+    }
+}
+
+fn name(mode: BenchMode) -> &'static str {
+    match mode {
+        BenchMode::Slot => "slot",
+        BenchMode::Generative => "generative",
+        BenchMode::Both => "both",
+    }
+}
+
+/// The time of the decision; the one in words has its own key.
+fn slot_wall_ms(record: &Record) -> Option<f64> {
+    record.wall_time_ms.filter(|_| !record.answers.is_empty())
+}
+
+/// Asks for the answers as JSON in words. Whether all of them are right.
+async fn write<D: Decider>(sheet: &Sheet, decider: &D, record: &mut Record) -> Result<bool, Error> {
+    let written = decider.write(&prompt(sheet), MOST_TOKENS).await?;
+    let wall_ms = milliseconds(written.wall);
+    record.wall_time_ms.get_or_insert(wall_ms);
+    record.retries += written.retries;
+    record.template.clone_from(&sheet.template);
+    if record.model.is_none() {
+        record.model = written.model;
+    }
+    let object = serde_json::from_str::<Map<String, Value>>(written.text.trim()).ok();
+    let says = |question: &Question, expected: &str| {
+        let said = object.as_ref()?.get(&question.id)?;
+        let said = position(question, &expected_text(said))?;
+        (position(question, expected) == Some(said)).then_some(())
+    };
+    let right = sheet.expected.iter().all(|(id, expected)| {
+        let question = sheet.schema.questions.iter().find(|question| question.id == *id);
+        question.and_then(|question| says(question, expected)).is_some()
+    });
+    record.set("gen_wall_time_ms", wall_ms);
+    record.set("gen_tokens", written.tokens);
+    record.set("gen_valid_json", object.is_some());
+    record.set("gen_accurate", right);
+    record.set("gen_text", clipped(&written.text, TEXT_CHARS));
+    Ok(right)
+}
+
+fn prompt(sheet: &Sheet) -> String {
+    let mut text = "Answer the questions about the text below. Write strictly one JSON object with these keys, and nothing else:".to_owned();
+    for question in sheet.schema.asked() {
+        let instructions = question.instructions.as_deref().unwrap_or_default().trim();
+        let _ =
+            write!(text, "\n{}: {instructions} One of: {}", question.id, question.answer_names().join(", "));
+    }
+    let _ = write!(text, "\n\nText:\n{}", sheet.state.text);
+    text
+}
+
+/// Figures over the replies in words; absent where there is none.
+struct Words {
+    valid: f64,
+    right: f64,
+    wall_ms: Option<f64>,
+    tokens: Option<f64>,
+}
+
+impl Words {
+    fn of(records: &[Record]) -> Option<Self> {
+        let asked: Vec<&Record> =
+            records.iter().filter(|record| record.more.contains_key("gen_wall_time_ms")).collect();
+        let share = |key: &str| {
+            let yes = asked.iter().filter(|record| record.get::<bool>(key) == Some(true)).count();
+            yes as f64 / asked.len() as f64
+        };
+        let average =
+            |key: &str| mean(&asked.iter().filter_map(|record| record.get::<f64>(key)).collect::<Vec<_>>());
+        (!asked.is_empty()).then(|| Self {
+            valid: share("gen_valid_json"),
+            right: share("gen_accurate"),
+            wall_ms: average("gen_wall_time_ms"),
+            tokens: average("gen_tokens"),
+        })
+    }
+}

@@ -1,0 +1,202 @@
+//! `dgem bench` and its sisters: gives the parts of `bench` their settings, writes what they found, and says how it ended.
+
+mod suites;
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+pub(super) use suites::bench;
+
+use super::{connect, note, warn};
+use crate::asking;
+use crate::bench::{
+    Comparison, Dataset, Filter, Origin, Output, Ran, Receipt, Report, Run, Server, Suite, Summary,
+    Templates, page, text,
+};
+use crate::bench::{DatasetName, RECEIPT_VERSION, timestamp};
+use crate::cli::{Api, BenchFlags, ConnectionFlags};
+use crate::client::Client;
+use crate::deciding::Decider;
+use crate::env::Environment;
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::output::{self, Style};
+use crate::overrides::Overrides;
+use crate::settings::{Settings, parse_duration};
+use crate::template::Catalogue;
+
+/// One suite over one dataset, from the flags to the exit code.
+async fn run<S: Suite>(
+    suite: S,
+    dataset: Option<&Path>,
+    filter: Filter,
+    flags: &BenchFlags,
+    connection: &ConnectionFlags,
+    environment: &Environment,
+) -> Result<Exit, Error> {
+    let older = flags.compare.as_deref().map(|path| Receipt::load_for(path, S::NAME)).transpose()?;
+    let [receipt_file, page_file] =
+        [&flags.output, &flags.html].map(|path| path.as_deref().map(Output::reserve).transpose());
+    let (receipt_file, page_file) = (receipt_file?, page_file?);
+    let (mut receipt, first_error) = match &flags.from_receipt {
+        Some(path) => (Receipt::load_for(path, S::NAME)?, None),
+        None => measure(&suite, dataset, filter, flags, connection, environment).await?,
+    };
+    if receipt.cases.is_empty() {
+        return if receipt.interrupted { Ok(Exit::Interrupted) } else { Err(no_cases(&receipt)) };
+    }
+    let summary = Summary::of(&receipt.cases);
+    receipt.figures = suite.figures(&receipt.cases);
+    receipt.summary = summary.json();
+    let comparison = older.as_ref().map(|older| compare(older, &mut receipt));
+    for case in &mut receipt.cases {
+        let keys = suite.case_keys(case);
+        case.more.extend(keys);
+    }
+    let written = receipt.text();
+    if let Some(file) = receipt_file {
+        file.write(&written)?;
+    }
+    let own = suite.sections(&receipt.cases);
+    let report = Report::new(&receipt, &summary, own, comparison.as_ref());
+    if let Some(file) = page_file {
+        file.write(&page(&report))?;
+    }
+    let stdout = io::stdout();
+    let (style, width) = (Style::for_stream(&stdout, environment), output::width_of(&stdout));
+    let mut out = stdout.lock();
+    if flags.json {
+        out.write_all(written.as_bytes())?;
+    } else {
+        writeln!(out, "{}", text(&report, style, width))?;
+    }
+    out.flush()?;
+    end(&receipt, first_error)
+}
+
+/// Asks the server about every case. The figures are still missing in the receipt.
+async fn measure<S: Suite>(
+    suite: &S,
+    path: Option<&Path>,
+    filter: Filter,
+    flags: &BenchFlags,
+    connection: &ConnectionFlags,
+    environment: &Environment,
+) -> Result<(Receipt, Option<Error>), Error> {
+    let settings = Settings::resolve(connection, environment)?;
+    let deadline = parse_duration(&flags.case_timeout)?;
+    let overrides = Overrides::new(&flags.read)?;
+    let mut dataset = Dataset::open(path, suite.built_in())?;
+    let name =
+        DatasetName { path: dataset.path.clone(), sha256: dataset.sha256.clone(), rows: dataset.rows.len() };
+    let filter = Filter { offset: flags.offset, limit: flags.limit, ..filter };
+    let mut templates = Templates::new(Catalogue::new(&flags.catalogue, environment), overrides);
+    let cases = dataset
+        .cases(suite, &filter)?
+        .into_iter()
+        .map(|(label, row)| Ok((label, suite.plan(row, &mut templates)?)))
+        .collect::<Result<Vec<_>, Error>>()?;
+    templates.impossible().iter().for_each(|fault| warn(fault));
+
+    let client = connect::ready(Client::new(settings)?).await?;
+    let (url, server) =
+        (client.settings().endpoint.to_string(), client.health().await.unwrap_or(Value::Null));
+    let wanted = client.settings().model.clone();
+    let server_asked = Arc::new(asking::Server::new(client, flags.read.api));
+    let decider = Server(Decider { server: server_asked, orders: flags.read.permute, cascade: None });
+    let workers = usize::from(flags.workers);
+    let Ran { records, elapsed, warm_up, interrupted, first_error } =
+        Run { suite, decider, cases, workers, deadline }.run().await?;
+
+    let mut more = suite.settings();
+    for (key, value) in [
+        ("samples", json!(flags.read.samples)),
+        ("layout", json!(flags.read.layout)),
+        ("think", json!(flags.read.think)),
+        ("permute", json!(flags.read.permute)),
+        ("api", json!(flags.read.api.map(api_name))),
+    ] {
+        if !value.is_null() {
+            more.insert(key.to_owned(), value);
+        }
+    }
+    let model = records.iter().find_map(|record| record.model.clone());
+    super::warn_other_model(wanted.as_deref(), model.as_deref());
+    let origin = Origin {
+        schema_version: RECEIPT_VERSION,
+        suite: S::NAME.to_owned(),
+        timestamp: timestamp(),
+        dgem_version: env!("CARGO_PKG_VERSION").to_owned(),
+        dgem_git_revision: env!("GIT_REVISION").to_owned(),
+        server,
+        target_url: url,
+        target_model: model.or(wanted),
+        dataset: name,
+        templates: templates.hashes(),
+        seed: flags.read.seed,
+        workers,
+        settings: more,
+        warm_up,
+    };
+    let receipt = Receipt {
+        interrupted,
+        total_cases: records.len(),
+        failed_cases: records.iter().filter(|record| record.error.is_some()).count(),
+        total_retries: records.iter().map(|record| record.retries).sum(),
+        total_elapsed_sec: (elapsed.as_secs_f64() * 1e3).round() / 1e3,
+        figures: serde_json::Map::new(),
+        summary: Value::Null,
+        cases: records,
+        origin,
+    };
+    Ok((receipt, first_error))
+}
+
+fn api_name(api: Api) -> &'static str {
+    match api {
+        Api::Chat => "chat",
+        Api::Systemone => "systemone",
+        Api::Openai => "openai",
+    }
+}
+
+/// Puts the older run beside the newer one, and says where they are not alike.
+fn compare(older: &Receipt, receipt: &mut Receipt) -> Comparison {
+    if older.origin.dataset.sha256 != receipt.origin.dataset.sha256 {
+        warn("the receipts are of different datasets; cases with the same id are compared");
+    }
+    let changed = older
+        .origin
+        .templates
+        .iter()
+        .filter(|(name, hash)| receipt.origin.templates.get(*name).is_some_and(|other| other != *hash));
+    for (name, _) in changed {
+        warn(&format!("the template `{}` has changed between the receipts", crate::foreign::visible(name)));
+    }
+    let comparison = Comparison::new(&older.cases, &receipt.cases);
+    receipt.figures.insert("comparison".to_owned(), comparison.json());
+    comparison
+}
+
+fn end(receipt: &Receipt, first_error: Option<Error>) -> Result<Exit, Error> {
+    let failed = receipt.cases.iter().filter(|record| record.error.is_some()).count();
+    if receipt.interrupted {
+        note("interrupted: the figures are of the cases that were measured");
+        return Ok(Exit::Interrupted);
+    }
+    match first_error {
+        Some(error) if failed == receipt.cases.len() => Err(error),
+        _ if failed > 0 => {
+            warn(&format!("{failed} of {} cases failed; they count as wrong", receipt.cases.len()));
+            Ok(Exit::Partial)
+        }
+        _ => Ok(Exit::Done),
+    }
+}
+
+fn no_cases(receipt: &Receipt) -> Error {
+    Error::NoCases { path: (&receipt.origin.dataset.path).into(), reason: "none was measured".to_owned() }
+}

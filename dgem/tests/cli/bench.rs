@@ -1,0 +1,336 @@
+//! `dgem bench` from the outside: receipts that hold everything and are never overwritten, figures that a receipt gives again without
+//! a server, comparison, and what happens when cases fail.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Output;
+
+use crate::support::{Server, completion, decision, dgem, stderr, stdout};
+use serde_json::{Value, json};
+
+const POLICY: &str = r#"{"schema": {"questions": [
+    {"id": "urgent", "type": "boolean"},
+    {"id": "team", "type": "choice", "options": ["billing", "support", "engineering"]}]}, "state": {"t": {{ t | json_encode }}}}"#;
+
+/// A folder with a policy and cases, in which the program runs.
+pub(crate) struct Place {
+    pub(crate) folder: tempfile::TempDir,
+}
+
+impl Place {
+    pub(crate) fn new(files: &[(&str, &str)]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            fs::write(folder.path().join(name), text).unwrap();
+        }
+        Self { folder }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(crate) fn run(&self, url: &str, arguments: &[&str]) -> Output {
+        dgem().current_dir(self.folder.path()).args(arguments).args(["-u", url]).output().unwrap()
+    }
+
+    pub(crate) fn receipt(&self, name: &str) -> Value {
+        serde_json::from_str(&fs::read_to_string(self.path(name)).unwrap()).unwrap()
+    }
+}
+
+/// Three cases: `text` decides what the server below says.
+fn cases() -> String {
+    let case = |id: &str, text: &str, expected: Value, tier: &str| {
+        json!({"id": id, "domain": "support", "template": "p.json.tmpl", "variables": {"t": text}, "expected": expected, "tier": tier})
+            .to_string()
+    };
+    [
+        case("a", "billing now", json!({"urgent": true, "team": "Billing"}), "easy"),
+        case("b", "support now", json!({"urgent": "no", "team": "support"}), "easy"),
+        "# a comment".to_owned(),
+        case("c", "engineering", json!({"team": "engineering"}), "hard"),
+    ]
+    .join("\n")
+}
+
+/// Urgent unless told otherwise, and the team that the text names; `fail` is refused.
+fn says(text: &str, schema: &Value) -> Value {
+    decision(schema, |id, name| {
+        let hit = match id {
+            "urgent" => name == "yes",
+            _ => text.contains(name),
+        };
+        if hit { 0.9 } else { 0.05 }
+    })
+}
+
+fn server() -> Server {
+    Server::answering(|request| {
+        if request.head.starts_with("GET /health") {
+            return (200, json!({"version": "9.9", "git_revision": "abc", "device": "test"}).to_string());
+        }
+        if request.json()["messages"].as_array().unwrap().len() == 1 {
+            return (200, completion(r#"{"urgent": "yes", "team": "billing"}"#));
+        }
+        let state = request.state();
+        if state.contains("fail") {
+            return (500, "{}".to_owned());
+        }
+        (200, completion(&says(&state, &request.schema()).to_string()))
+    })
+}
+
+fn place() -> Place {
+    Place::new(&[("p.json.tmpl", POLICY), ("c.jsonl", &cases())])
+}
+
+#[test]
+fn a_receipt_holds_what_was_measured_by_whom_with_what() {
+    let (server, place) = (server(), place());
+    let flags = [
+        "bench",
+        "-d",
+        "c.jsonl",
+        "-o",
+        "runs/new/r.json",
+        "--html",
+        "r.html",
+        "--seed",
+        "7",
+        "-k",
+        "s3cret",
+    ];
+    let output = place.run(&server.url, &flags);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let receipt = place.receipt("runs/new/r.json");
+    for (pointer, value) in [
+        ("/suite", json!("bench")),
+        ("/target_model", json!("tiny-model")),
+        ("/server/version", json!("9.9")),
+        ("/seed", json!(7)),
+        ("/workers", json!(1)),
+        ("/settings/mode", json!("slot")),
+        ("/dataset/rows", json!(3)),
+        ("/warm_up/counted", json!(false)),
+        ("/interrupted", json!(false)),
+        ("/total_cases", json!(3)),
+        ("/failed_cases", json!(0)),
+        ("/summary/all/right", json!(2)),
+        ("/summary/tiers/easy/accuracy", json!(0.5)),
+        ("/summary/answers/boolean/asked", json!(2)),
+        ("/summary/latency/count", json!(3)),
+        ("/cases/0/accurate", json!(true)),
+        ("/cases/0/slot_accurate", json!(true)),
+        ("/cases/0/slot_answers/team", json!("billing")),
+        ("/cases/1/accurate", json!(false)),
+        ("/cases/1/answers/urgent/correct", json!(false)),
+        ("/cases/1/answers/urgent/expected", json!("no")),
+    ] {
+        assert_eq!(receipt.pointer(pointer), Some(&value), "{pointer}");
+    }
+    assert!((receipt["slot_accuracy_pct"].as_f64().unwrap() - 200.0 / 3.0).abs() < 1e-9);
+    assert_eq!(receipt["dataset"]["sha256"].as_str().unwrap().len(), 64);
+    assert_eq!(receipt["templates"]["p.json.tmpl"].as_str().unwrap().len(), 64);
+    // Accuracy 4 of 5 single answers, each with 0.9 of its weights.
+    let all = &receipt["summary"]["answers"]["all"];
+    assert_eq!((&all["asked"], &all["right"]), (&json!(5), &json!(4)));
+    // The health, the warm-up, three cases. The seed goes with each.
+    let requests = server.all();
+    assert_eq!(requests.len(), 5);
+    assert!(requests[1..].iter().all(|request| request.schema()["seed"] == 7));
+    let (report, page) = (stdout(&output), fs::read_to_string(place.path("r.html")).unwrap());
+    for part in ["66.7% (2 of 3", "urgent: yes, not no", "not counted", "git abc"] {
+        assert!(report.contains(part) && page.contains(part), "{part}: {report}");
+    }
+    assert!(page.matches("<svg").count() >= 4 && !page.contains("http://www"), "{page}");
+    let written = fs::read_to_string(place.path("runs/new/r.json")).unwrap();
+    assert!(![report, page, written].iter().any(|text| text.contains("s3cret")));
+}
+
+#[test]
+fn case_59_results_are_never_overwritten_and_a_bad_place_costs_no_request() {
+    let (server, place) = (server(), place());
+    fs::write(place.path("r.json"), "mine").unwrap();
+    for flags in [["-o", "r.json"], ["--html", "r.json"], ["-o", "r.json/x.json"]] {
+        let output = place.run(&server.url, &[&["bench", "-d", "c.jsonl"], &flags[..]].concat());
+        assert_eq!((output.status.code(), server.got_nothing()), (Some(2), true), "{}", stderr(&output));
+        assert!(stderr(&output).contains("hint:"), "{}", stderr(&output));
+    }
+    assert_eq!(fs::read_to_string(place.path("r.json")).unwrap(), "mine");
+    // Without -o nothing is written.
+    assert_eq!(place.run(&server.url, &["bench", "-d", "c.jsonl"]).status.code(), Some(0));
+    assert_eq!(fs::read_dir(place.folder.path()).unwrap().count(), 3);
+}
+
+#[test]
+fn a_receipt_gives_the_same_figures_again_without_a_server() {
+    let (server, place) = (server(), place());
+    let first = place.run(&server.url, &["bench", "-d", "c.jsonl", "-o", "r.json", "-M", "both"]);
+    assert_eq!(first.status.code(), Some(0), "{}", stderr(&first));
+    let nowhere = "http://127.0.0.1:1/v1";
+    let again = place.run(nowhere, &["bench", "--from-receipt", "r.json", "-o", "again.json"]);
+    assert_eq!(again.status.code(), Some(0), "{}", stderr(&again));
+    assert_eq!(stdout(&first), stdout(&again));
+    assert_eq!(place.receipt("r.json"), place.receipt("again.json"));
+    fs::write(
+        place.path("other.json"),
+        fs::read_to_string(place.path("r.json")).unwrap().replacen("\"bench\"", "\"bench-intents\"", 1),
+    )
+    .unwrap();
+    for (file, part) in [("other.json", "bench-intents"), ("c.jsonl", "hint:"), ("none.json", "none.json")] {
+        let output = place.run(nowhere, &["bench", "--from-receipt", file]);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(stderr(&output).contains(part), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn an_older_receipt_is_compared_case_by_case() {
+    let (server, place) = (server(), place());
+    place.run(&server.url, &["bench", "-d", "c.jsonl", "-o", "old.json"]);
+    // `a` was wrong and `b` right in the older run.
+    let mut old = place.receipt("old.json");
+    old["cases"][0]["accurate"] = json!(false);
+    old["cases"][1]["accurate"] = json!(true);
+    old["dataset"]["sha256"] = json!("0");
+    fs::write(place.path("old2.json"), old.to_string()).unwrap();
+    let output = place.run(&server.url, &["bench", "-d", "c.jsonl", "--compare", "old2.json", "--json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(stderr(&output).contains("different datasets"), "{}", stderr(&output));
+    let receipt: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    let comparison = &receipt["comparison"];
+    assert_eq!((&comparison["mended"], &comparison["broken"]), (&json!(["a"]), &json!(["b"])));
+    assert_eq!((&comparison["both_right"], &comparison["mcnemar_exact_p"]), (&json!(1), &json!(1.0)));
+}
+
+#[test]
+fn case_48_a_case_that_fails_is_wrong_and_timeless_and_when_all_fail_the_error_ends_the_run() {
+    let (server, place) = (server(), place());
+    fs::write(place.path("c.jsonl"), cases().replace("support now", "fail")).unwrap();
+    let output = place.run(&server.url, &["bench", "-d", "c.jsonl", "-o", "r.json", "-w", "3"]);
+    assert_eq!(output.status.code(), Some(6), "{}", stderr(&output));
+    assert!(stderr(&output).contains("1 of 3 cases failed"), "{}", stderr(&output));
+    let receipt = place.receipt("r.json");
+    assert_eq!((&receipt["failed_cases"], &receipt["summary"]["latency"]["count"]), (&json!(1), &json!(2)));
+    let case = &receipt["cases"][1];
+    assert_eq!(
+        (&case["id"], &case["http_status"], case.get("wall_time_ms")),
+        (&json!("b"), &json!(500), None)
+    );
+    assert!(case["error"].as_str().unwrap().contains("500"));
+    assert!((receipt["slot_accuracy_pct"].as_f64().unwrap() - 200.0 / 3.0).abs() < 1e-9);
+
+    let output = place.run("http://127.0.0.1:1/v1", &["bench", "-d", "c.jsonl", "-o", "down.json"]);
+    assert_eq!(output.status.code(), Some(5));
+    assert!(
+        stderr(&output).contains("start the server") && stdout(&output).contains("not measured"),
+        "{}",
+        stdout(&output)
+    );
+    let text = fs::read_to_string(place.path("down.json")).unwrap();
+    assert!(!text.contains("NaN") && !stdout(&output).contains("NaN"));
+    assert_eq!(serde_json::from_str::<Value>(&text).unwrap()["summary"]["latency"], Value::Null);
+}
+
+#[test]
+fn case_47_datasets_and_templates_that_cannot_work_cost_no_request() {
+    let (server, place) = (server(), place());
+    let good = cases();
+    for (text, flags, part) in [
+        ("# none\n".to_owned(), &[][..], "there are no cases"),
+        (good.clone(), &["-T", "impossible"], "the filters leave none"),
+        (good.clone(), &["-n", "0"], "the filters leave none"),
+        ("{\"id\": \"x\"}\n".to_owned(), &[], "c.jsonl, line 1"),
+        (good.replace("\"c\"", "\"a\""), &[], "two cases have the id `a`"),
+        (good.replace("\"team\":", "\"teem\":"), &[], "`teem`"),
+        (good.replace("p.json.tmpl", "q.json.tmpl"), &[], "q.json.tmpl"),
+        (good.clone(), &["--case-timeout", "soon"], "soon"),
+    ] {
+        fs::write(place.path("c.jsonl"), text).unwrap();
+        let output = place.run(&server.url, &[&["bench", "-d", "c.jsonl", "-o", "r.json"], flags].concat());
+        assert_eq!(
+            (output.status.code(), server.got_nothing()),
+            (Some(2), true),
+            "{part}: {}",
+            stderr(&output)
+        );
+        assert!(stderr(&output).contains(part) && stderr(&output).contains("hint:"), "{}", stderr(&output));
+        assert!(!place.path("r.json").exists());
+    }
+    // An expected answer that no question has can never be right, and is told.
+    fs::write(place.path("c.jsonl"), good.replace("\"engineering\"}", "\"oos\"}")).unwrap();
+    let output = place.run(&server.url, &["bench", "-d", "c.jsonl"]);
+    assert!(stderr(&output).contains("`oos`, which `team` does not allow"), "{}", stderr(&output));
+    assert!(stdout(&output).contains("faults of the dataset"), "{}", stdout(&output));
+}
+
+#[test]
+fn case_49_in_words_alone_no_slot_is_said_to_fail() {
+    let (server, place) = (server(), place());
+    let output = place.run(&server.url, &["bench", "-d", "c.jsonl", "-o", "r.json", "-M", "generative"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let receipt = place.receipt("r.json");
+    assert!(receipt.get("slot_accuracy_pct").is_none() && receipt["cases"][0].get("slot_accurate").is_none());
+    assert_eq!(
+        (&receipt["gen_syntax_rate_pct"], &receipt["cases"][0]["accurate"]),
+        (&json!(100.0), &json!(true))
+    );
+    assert!((receipt["gen_accuracy_pct"].as_f64().unwrap() - 100.0 / 3.0).abs() < 1e-9);
+    // Both: the same beside the decision.
+    place.run(&server.url, &["bench", "-d", "c.jsonl", "-o", "both.json", "-M", "both"]);
+    let both = place.receipt("both.json");
+    assert!(both["speed_up"].as_f64().unwrap() > 0.0 && both.get("slot_accuracy_pct").is_some());
+    let asked = server.all();
+    let prompt = asked.iter().find(|request| {
+        request.head.starts_with("POST") && request.json()["messages"].as_array().unwrap().len() == 1
+    });
+    assert!(
+        prompt.unwrap().json()["messages"][0]["content"]
+            .as_str()
+            .unwrap()
+            .contains("One of: billing, support, engineering")
+    );
+}
+
+#[test]
+#[cfg(unix)]
+fn an_interrupt_keeps_what_was_measured() {
+    let place = place();
+    let case = |n: usize| {
+        json!({"id": format!("r{n}"), "domain": "d", "template": "p.json.tmpl", "variables": {"t": "billing"}, "expected": {"team": "billing"}})
+            .to_string()
+    };
+    fs::write(place.path("c.jsonl"), (0..500).map(case).collect::<Vec<_>>().join("\n")).unwrap();
+    let server = Server::answering(|request| {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        if request.head.starts_with("GET") {
+            return (404, String::new());
+        }
+        (200, completion(&says(&request.state(), &request.schema()).to_string()))
+    });
+    let program = assert_cmd::cargo::cargo_bin("dgem");
+    let child = std::process::Command::new(program)
+        .env_clear()
+        .current_dir(place.folder.path())
+        .args(["bench", "-d", "c.jsonl", "-o", "r.json", "-u", &server.url])
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    // The route of health, the warm-up, some cases.
+    let mut seen = 0;
+    while seen < 6 {
+        seen += server.all().len();
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let killed = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    assert!(killed.unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
+    let receipt = place.receipt("r.json");
+    let cases = receipt["cases"].as_array().unwrap();
+    assert_eq!(receipt["interrupted"], true);
+    assert!((1..500).contains(&cases.len()) && cases.iter().all(|case| case["accurate"] == true));
+    assert!(stdout(&output).contains("INTERRUPTED"), "{}", stdout(&output));
+}
