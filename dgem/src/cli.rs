@@ -71,6 +71,8 @@ pub enum Command {
     /// Example: dgem bench -d benchmarks/eval_dataset.jsonl -o results.json --html results.html
     Bench(Box<BenchArgs>),
     /// Look at templates; no server needed
+    ///
+    /// Example: dgem template list
     #[command(subcommand)]
     Template(TemplateCommand),
     /// List the models of the server and what it decides at most
@@ -82,9 +84,13 @@ pub enum Command {
     /// Example: dgem doctor -u https://SERVICE.run.app/v1
     Doctor(DoctorArgs),
     /// Look at the settings
+    ///
+    /// Example: dgem config show --origin
     #[command(subcommand)]
     Config(ConfigCommand),
     /// Look at the token that a server would get
+    ///
+    /// Example: dgem auth check https://SERVICE.run.app
     #[command(subcommand)]
     Auth(AuthCommand),
     /// Print a completion script for a shell

@@ -248,3 +248,20 @@ fn stderr_that_cannot_be_written_changes_no_exit_code() {
         assert!(stdout(&warned).contains("ticket"));
     }
 }
+
+#[test]
+fn a_name_cannot_turn_the_direction_of_a_table_around() {
+    let (path, _folder) = template(
+        r#"{"schema": {"questions": [{"id": "q", "type": "choice", "options": ["safe\u202egnp.exe", "other"]}]}, "state": "x"}"#,
+    );
+    let name = "safe\u{202e}gnp.exe";
+    let reply = json!({"answers": {"q": {"type": "choice", "probabilities": {name: 0.9, "other": 0.1}}}});
+    for format in [&["-f", "table"][..], &["-f", "csv"], &["-q"], &["--explain"]] {
+        let server = Server::deciding(&reply);
+        let output =
+            dgem().args(["decide", "-u", &server.url, "-t"]).arg(&path).args(format).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let text = stdout(&output);
+        assert!(text.contains("safe\u{fffd}gnp.exe") && !text.contains('\u{202e}'), "{format:?}: {text}");
+    }
+}

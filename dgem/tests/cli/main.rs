@@ -14,6 +14,7 @@ mod decide;
 mod decide_failures;
 mod decide_output;
 mod doctor;
+mod exit_codes;
 mod gates;
 mod help;
 mod hostile;
