@@ -124,15 +124,15 @@ status() {
   [ "$phase" = ready ]
 }
 
-# The weights of REPO at REVISION, into model/.
+# The weights of REPO at REVISION, into model/; without these the server's own choice.
 download() {
-  local repo=${REPO:-mmastrac/diffgemma-26b-a4b-it-q4}
   if [ ! -x "$server" ]; then
     say "error: there is no $server"
     say "hint: make build"
     return 2
   fi
-  exec "$server" download --repo "$repo" ${REVISION:+--revision "$REVISION"} --jobs "${DOWNLOAD_JOBS:-8}" -o "$root/model/${repo##*/}"
+  cd "$root"
+  exec "$server" download ${REPO:+--repo "$REPO"} ${REVISION:+--revision "$REVISION"} ${JOBS:+--jobs "$JOBS"}
 }
 
 case ${1:-} in

@@ -10,9 +10,14 @@ temporary=${TMPDIR:-/tmp}
 temporary=${temporary%/}
 nvfp4=diffusiongemma-26B-A4B-it-NVFP4
 
+# given FILE…: the variables to which these scripts give a default, a name a line.
+given() { grep -ohE '[$][{][A-Z][A-Z0-9_]*:[-+]' "$@" | tr -d '${:+-' | grep -vxE 'HOME|PATH|TMPDIR|LD_LIBRARY_PATH' | sort -u; }
+
 setup() {
-  local name
-  for name in $(compgen -e | grep -E '^(GCP_|GPU$|DGEM|REPO$|REVISION$|HF_|PRECISION$|VM$|SPOT$|ALL$|DRY_RUN$|INVOKER$|QUANT$|CTX$|ROWS$|RUN$|TEMPLATE$|SERVICE$|NETWORK$|SUBNET$|MODEL$|ADDR$)'); do
+  local name settings
+  # Those of the programs, of make, and every one that a script gives a default.
+  settings=$(given "$root"/cloudrun/*.sh "$root"/gce/*.sh "$root"/scripts/{cloud,local}.sh)
+  for name in $(compgen -e | grep -E '^(DGEM|GCP_|HF_|MAKE|MFLAGS)') $settings; do
     unset "$name"
   done
   export GCP_PROJECT=my-project GCP_REGION=europe-west4 DGEM_REVISION=$revision

@@ -42,7 +42,7 @@ echo '{\"sha\": \"$commit\"}'"
 }
 
 @test "docs/deploy.md names every setting of the scripts, and no other" {
-  used=$(sed -nE 's/.*\$\{([A-Z][A-Z0-9_]+):?-.*/\1/p' "$root"/cloudrun/{build,stage,deploy}.sh "$root"/gce/{deploy,size}.sh "$root/scripts/cloud.sh" | sort -u |
+  used=$(given "$root"/cloudrun/{build,stage,deploy}.sh "$root"/gce/{deploy,size}.sh "$root/scripts/cloud.sh" |
     grep -vE '^(DRY_RUN|ALL|HF_ENDPOINT|BIND_WAIT_SECONDS|WAIT_SECONDS|POLL_SECONDS)$')
   named=$(grep -oE '^\| `[A-Z].*' "$root/docs/deploy.md" | cut -d '|' -f 2 | grep -oE '[A-Z][A-Z0-9_]+' | sort -u)
   [ "$(wc -w <<<"$used")" -ge 15 ]

@@ -133,19 +133,13 @@ teardown() {
   [ "$status" -eq 2 ]
 }
 
-@test "download hands repository, commit and folder on" {
+@test "download hands repository, commit and jobs on, and fills model/ of the tree" {
   tree <<<'#!/bin/bash
-printf "%s\n" "$@"'
+printf "%s|" "$PWD" "$@"'
   run local_sh download
-  [ "$output" = "download
---repo
-mmastrac/diffgemma-26b-a4b-it-q4
---jobs
-8
--o
-$copy/model/diffgemma-26b-a4b-it-q4" ]
-  REPO=a/b REVISION=$commit DOWNLOAD_JOBS=2 run local_sh download
-  [[ $output == *$'--repo\na/b\n--revision\n'"$commit"$'\n--jobs\n2\n-o\n'"$copy/model/b" ]]
+  [ "$output" = "$copy|download|" ]
+  REPO=a/b REVISION=$commit JOBS=2 run local_sh download
+  [ "$output" = "$copy|download|--repo|a/b|--revision|$commit|--jobs|2|" ]
 }
 
 @test "make serve, stop, status and the local stack come to the same" {
