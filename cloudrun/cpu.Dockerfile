@@ -20,8 +20,9 @@ COPY decision decision
 COPY diffusion-gemma diffusion-gemma
 COPY dgemma-server dgemma-server
 COPY dgem dgem
-# The templates are part of dgem.
+# Templates and benchmarks are part of dgem.
 COPY templates templates
+COPY benchmarks benchmarks
 ARG GIT_REVISION
 RUN DGEM_GIT_REVISION=$GIT_REVISION cargo build --release --locked --package dgem --package dgemma-server
 
