@@ -163,15 +163,32 @@ impl Model {
         let (layer, eps, head_dim) =
             (&self.layers[i], self.config.rms_norm_eps, self.config.layers[i].head_dim);
         let (q_width, kv_width) = (self.config.query_width(i), self.config.kv_width(i));
-        let projected = layer.qkv.forward(&ops::norm(x, Some(&layer.input_norm), eps)?)?;
-        let keys = q_width..q_width + kv_width;
+        let sliding = self.config.layers[i].attention == Attention::Sliding;
+        let normed = ops::norm(x, Some(&layer.input_norm), eps)?;
+        let kv_columns = q_width..q_width + kv_width * if sliding { 2 } else { 1 };
+        let head = |x: &Tensor, columns, weight, table| ops::heads(x, columns, head_dim, weight, table, eps);
+        // In the last layer only the rows that are read ask anything.
+        let (q, projected, first) = match wanted {
+            None => {
+                let all = layer.qkv.forward(&normed)?;
+                (head(&all, 0..q_width, Some(&layer.q_norm), Some(table))?, all, q_width)
+            }
+            // A prefill alone: nobody asks.
+            Some([]) => (normed.clone(), layer.qkv.part(&normed, kv_columns)?, 0),
+            Some(read) => {
+                let at = Tensor::new(read, &self.device)?;
+                let asking = layer.qkv.part(&normed.index_select(&at, 0)?, 0..q_width)?;
+                let table =
+                    RopeTable { cos: table.cos.index_select(&at, 0)?, sin: table.sin.index_select(&at, 0)? };
+                let q = ops::heads(&asking, 0..q_width, head_dim, Some(&layer.q_norm), Some(&table), eps)?;
+                (q, layer.qkv.part(&normed, kv_columns)?, 0)
+            }
+        };
+        let keys = first..first + kv_width;
         // Full layers take V from the raw key projection.
-        let own_values = q_width + kv_width..q_width + 2 * kv_width;
-        let values =
-            if self.config.layers[i].attention == Attention::Sliding { own_values } else { keys.clone() };
-        let q = ops::heads(&projected, 0..q_width, head_dim, Some(&layer.q_norm), Some(table), eps)?;
-        let k = ops::heads(&projected, keys, head_dim, Some(&layer.k_norm), Some(table), eps)?;
-        let v = ops::heads(&projected, values, head_dim, None, None, eps)?;
+        let values = if sliding { keys.end..keys.end + kv_width } else { keys.clone() };
+        let k = head(&projected, keys, Some(&layer.k_norm), Some(table))?;
+        let v = head(&projected, values, None, None)?;
         let jobs = self.attention_jobs(i, &q, &k, &v, plan, segments, wanted.is_some(), grown)?;
         if jobs.is_empty() {
             return Ok(x.clone());
@@ -196,7 +213,7 @@ impl Model {
     }
 
     /// Who attends to what, prompt rows first as in the flat matrix, and the grown keys and values of every prefix. With
-    /// `read_only` just the read rows of the canvases attend.
+    /// `read_only` just the read rows of the canvases attend, and `q` has no others.
     #[allow(clippy::too_many_arguments)]
     fn attention_jobs(
         &self,
@@ -233,7 +250,7 @@ impl Model {
             }
             // What a canvas adds to the keys of its own rows: its suffix.
             let mut shared = 0..0;
-            for (canvas, input) in at.canvases.iter().zip(&segment.canvases) {
+            for canvas in &at.canvases {
                 if !read_only && !canvas.suffix.is_empty() && canvas.suffix != shared {
                     prompts.push(ops::Attend {
                         q: rows_of(q, &canvas.suffix)?,
@@ -244,8 +261,7 @@ impl Model {
                     });
                     shared = canvas.suffix.clone();
                 }
-                let read: Vec<u32> = input.read.iter().map(|r| (canvas.rows.start + r) as u32).collect();
-                if read_only && read.is_empty() {
+                if read_only && canvas.read.is_empty() {
                     continue;
                 }
                 // A canvas sees the last window − 1 tokens before it, whatever the distance of its own rows.
@@ -262,11 +278,7 @@ impl Model {
                 let before = before.map(|kv| kv.tail(seen - suffix.len())).transpose()?;
                 let past = segment.prefix.tokens() + segment.tokens.len() + canvas.suffix.len();
                 canvases.push(ops::Attend {
-                    q: if read_only {
-                        q.index_select(&Tensor::new(read.as_slice(), &self.device)?, 0)?
-                    } else {
-                        rows_of(q, &canvas.rows)?
-                    },
+                    q: rows_of(q, if read_only { &canvas.read } else { &canvas.rows })?,
                     first: before.as_ref().map_or(past - suffix.len(), |kv| kv.start),
                     encoded: before.as_ref().map(LayerKv::pair),
                     own: (own(k)?, own(v)?),

@@ -4,13 +4,14 @@
 //! of the tensor library where there is no kernel for it, and a plain tensor for everything else. The plain reference path
 //! reads all of them through [`Linear::rows`].
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use candle_core::quantized::{GgmlDType, QMatMul, QTensor};
 use candle_core::{DType, Device, Module, Tensor};
 use rayon::prelude::*;
 
-use crate::cpu::{Activations, BlockFormat, Matrix, PackedBf16, PackedBlocks, Precision};
+use crate::cpu::{Activations, BlockFormat, Matrix, PART, PackedBf16, PackedBlocks, Precision};
 use crate::error::Result;
 use crate::tensor::{matrix, values};
 
@@ -109,10 +110,21 @@ impl Linear {
         }
     }
 
+    /// Some of the outputs: `x: [rows, in]` → `[rows, outputs]`. Computes no others, where the form of the weights allows it.
+    pub(crate) fn part(&self, x: &Tensor, outputs: Range<usize>) -> Result<Tensor> {
+        match self {
+            Self::Packed(weight) if outputs.start.is_multiple_of(PART) => {
+                matrix(weight.matmul(&values(x)?, x.dim(0)?, outputs.clone()), outputs.len())
+            }
+            Self::Dense(weight) => Ok(x.matmul(&weight.narrow(0, outputs.start, outputs.len())?.t()?)?),
+            _ => Ok(self.forward(x)?.narrow(1, outputs.start, outputs.len())?.contiguous()?),
+        }
+    }
+
     /// `x: [rows, in]` → `[rows, out]` as plain f32 values.
     pub(crate) fn product(&self, x: &Tensor) -> Result<Vec<f32>> {
         if let Self::Packed(weight) = self {
-            return Ok(weight.matmul(&values(x)?, x.dim(0)?));
+            return Ok(weight.matmul(&values(x)?, x.dim(0)?, 0..weight.outputs()));
         }
         Ok(self.forward(x)?.to_dtype(DType::F32)?.flatten_all()?.to_vec1()?)
     }

@@ -4,6 +4,8 @@
 
 #![allow(unsafe_code)] // threads fill disjoint columns of one result
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 
 use super::activations::{Activations, TILE_ROWS};
@@ -11,6 +13,9 @@ use super::fresh::Fresh;
 use super::int_rows::IntRows;
 use super::packed::PANEL;
 use super::{PackedBf16, PackedBlocks, Precision, Shared};
+
+/// Outputs of a pair of panels.
+pub(crate) const PART: usize = 2 * PANEL;
 
 /// Packed weights, `[outputs, inputs]`.
 #[derive(Debug)]
@@ -54,30 +59,37 @@ impl Matrix {
         rows
     }
 
-    /// `x: [rows, inputs]` → `[rows, outputs]`, on all threads.
-    pub(crate) fn matmul(&self, x: &[f32], rows: usize) -> Vec<f32> {
-        self.product(x, rows, |work, run| in_parallel(self.outputs(), work, run))
+    /// `x: [rows, inputs]` → `[rows, outputs]`, on all threads; `outputs`: some of them, from a multiple of [`PART`].
+    pub(crate) fn matmul(&self, x: &[f32], rows: usize, outputs: Range<usize>) -> Vec<f32> {
+        self.product(x, rows, outputs, in_parallel)
     }
 
-    /// The same on the calling thread.
+    /// All outputs, on the calling thread.
     pub(crate) fn matmul_here(&self, x: &[f32], rows: usize) -> Vec<f32> {
-        self.product(x, rows, |_, run| (0..self.outputs().div_ceil(2 * PANEL)).for_each(run))
+        self.product(x, rows, 0..self.outputs(), |pairs, _, run| pairs.for_each(run))
     }
 
-    /// `each` gets the multiplications of a pair of panels, and what computes pair n; it calls that for every pair.
-    fn product(&self, x: &[f32], rows: usize, each: impl Fn(usize, &(dyn Fn(usize) + Sync))) -> Vec<f32> {
-        assert_eq!(x.len(), rows * self.inputs());
-        let mut y = Fresh::new(rows * self.outputs());
-        let out: Shared<f32> = y.target();
+    /// `each` gets numbers of pairs of panels, the multiplications of one, and what computes one; it calls that for every pair.
+    fn product(
+        &self,
+        x: &[f32],
+        rows: usize,
+        outputs: Range<usize>,
+        each: impl Fn(Range<usize>, usize, &(dyn Fn(usize) + Sync)),
+    ) -> Vec<f32> {
+        assert!(x.len() == rows * self.inputs() && outputs.end <= self.outputs());
+        let mut y = Fresh::new(rows * outputs.len());
+        let out = Columns::new(y.target(), outputs);
+        let work = pair_work(rows, self.inputs());
         // SAFETY: a pair of panels writes its own columns of `y` and no others.
         match self {
             Self::Bf16(weight, precision) => {
                 let x = Activations::new(x, rows, weight.inputs, *precision);
-                each(pair_work(rows, weight.inputs), &|pair| unsafe { weight.pair(&x, pair, out.pointer()) });
+                each(out.pairs(), work, &|pair| unsafe { weight.pair(&x, pair, &out) });
             }
             Self::Blocks(weight) => {
                 let x = IntRows::new(x, rows, weight.inputs);
-                each(pair_work(rows, weight.inputs), &|pair| unsafe { weight.pair(&x, pair, out.pointer()) });
+                each(out.pairs(), work, &|pair| unsafe { weight.pair(&x, pair, &out) });
             }
         }
         // SAFETY: the pairs of panels have all columns of every row.
@@ -85,18 +97,44 @@ impl Matrix {
     }
 }
 
+/// Where the outputs of a product go.
+pub(super) struct Columns {
+    y: Shared<f32>,
+    outputs: Range<usize>,
+}
+
+impl Columns {
+    /// `y`: `[rows, outputs]`, outputs from a multiple of [`PART`].
+    pub(super) fn new(y: Shared<f32>, outputs: Range<usize>) -> Self {
+        assert!(outputs.start.is_multiple_of(PART));
+        Self { y, outputs }
+    }
+
+    /// The pairs of panels that have them.
+    pub(super) fn pairs(&self) -> Range<usize> {
+        self.outputs.start / PART..self.outputs.end.div_ceil(PART)
+    }
+
+    /// The first of a pair's columns, the distance of rows, and how many columns there are.
+    pub(super) fn of_pair(&self, pair: usize) -> (*mut f32, usize, usize) {
+        let first = PART * pair;
+        let columns = (self.outputs.end - first).min(PART);
+        // SAFETY: the column lies in the first row of `y`.
+        (unsafe { self.y.pointer().add(first - self.outputs.start) }, self.outputs.len(), columns)
+    }
+}
+
 /// Multiplications of a pair of panels.
 pub(super) fn pair_work(rows: usize, inputs: usize) -> usize {
-    rows.next_multiple_of(TILE_ROWS) * inputs * 2 * PANEL
+    rows.next_multiple_of(TILE_ROWS) * inputs * PART
 }
 
 /// Calls `run` for every pair of panels, in pieces that are worth waking a thread for: about a million multiplications.
-pub(super) fn in_parallel(outputs: usize, pair_work: usize, run: impl Fn(usize) + Sync + Send) {
-    let pairs = outputs.div_ceil(2 * PANEL);
+pub(super) fn in_parallel(pairs: Range<usize>, pair_work: usize, run: &(dyn Fn(usize) + Sync)) {
     let piece = (1_000_000 / pair_work.max(1)).max(1);
-    if pairs <= piece {
-        (0..pairs).for_each(run);
+    if pairs.len() <= piece {
+        pairs.for_each(run);
     } else {
-        (0..pairs).into_par_iter().with_min_len(piece).for_each(run);
+        pairs.into_par_iter().with_min_len(piece).for_each(run);
     }
 }

@@ -28,7 +28,7 @@ mod vocabulary;
 pub(crate) use activations::Activations;
 pub(crate) use attention::{AttentionJob, attend};
 pub(crate) use experts::{ExpertWeights, mix};
-pub(crate) use matrix::Matrix;
+pub(crate) use matrix::{Matrix, PART};
 pub(crate) use packed::{PackedBf16, Precision};
 pub(crate) use packed_blocks::{BlockFormat, PackedBlocks};
 pub(crate) use rows::{add_normed, combine, geglu, heads, norm};

@@ -6,7 +6,7 @@
 use rayon::prelude::*;
 
 use super::activations::Activations;
-use super::matrix::{in_parallel, pair_work};
+use super::matrix::{Columns, in_parallel, pair_work};
 use super::{Isa, Shared, isa};
 
 /// Values of a line.
@@ -123,37 +123,36 @@ impl PackedBf16 {
     #[allow(unsafe_code)]
     pub(crate) fn matmul_into(&self, x: &Activations<'_>, y: &mut [f32]) {
         assert_eq!(y.len(), x.rows * self.outputs);
-        let out = Shared::new(y);
-        in_parallel(self.outputs, pair_work(x.rows, self.inputs), |pair| {
+        let out = Columns::new(Shared::new(y), 0..self.outputs);
+        in_parallel(out.pairs(), pair_work(x.rows, self.inputs), &|pair| {
             // SAFETY: a pair of panels writes its own columns of `y` and no others.
-            unsafe { self.pair(x, pair, out.pointer()) };
+            unsafe { self.pair(x, pair, &out) };
         });
     }
 
     /// Columns `32·pair ..` of the product.
     ///
     /// # Safety
-    /// `y` points to `[x.rows, outputs]`, and nobody else touches those columns meanwhile.
+    /// `out` has room for `x.rows` rows, and nobody else touches those columns meanwhile.
     #[cfg(target_arch = "x86_64")]
     #[allow(unsafe_code)]
-    pub(super) unsafe fn pair(&self, x: &Activations<'_>, pair: usize, y: *mut f32) {
+    pub(super) unsafe fn pair(&self, x: &Activations<'_>, pair: usize, out: &Columns) {
         assert_eq!(x.width, self.inputs);
         let panels = &self.data[2 * pair * self.lines..][..2 * self.lines];
-        let columns = (self.outputs - 2 * PANEL * pair).min(2 * PANEL);
-        // SAFETY: the first column of the pair lies inside each row of `y`; `isa` says that the instructions exist.
+        let (y, stride, columns) = out.of_pair(pair);
+        // SAFETY: the caller's; `isa` says that the instructions exist.
         unsafe {
-            let y = y.add(2 * PANEL * pair);
             match isa() {
-                Isa::Amx => super::amx::panel_pair(x, panels, y, self.outputs, columns),
-                Isa::Avx512 => super::avx512::panel_pair(x, panels, y, self.outputs, columns),
-                _ => super::avx2::panel_pair(x, panels, y, self.outputs, columns),
+                Isa::Amx => super::amx::panel_pair(x, panels, y, stride, columns),
+                Isa::Avx512 => super::avx512::panel_pair(x, panels, y, stride, columns),
+                _ => super::avx2::panel_pair(x, panels, y, stride, columns),
             }
         }
     }
 
     #[cfg(not(target_arch = "x86_64"))]
     #[allow(unsafe_code)]
-    pub(super) unsafe fn pair(&self, _: &Activations<'_>, _: usize, _: *mut f32) {
+    pub(super) unsafe fn pair(&self, _: &Activations<'_>, _: usize, _: &Columns) {
         unreachable!("matrices are packed only where `supported` says so");
     }
 }

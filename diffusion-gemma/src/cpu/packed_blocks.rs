@@ -11,6 +11,7 @@ use rayon::prelude::*;
 
 use super::int_rows::IntRows;
 use super::kernels::{BlockProduct, QUANT_BLOCK, block_bytes, head_bytes};
+use super::matrix::Columns;
 use super::packed::PANEL;
 use super::{Isa, isa};
 
@@ -103,23 +104,22 @@ impl PackedBlocks {
     /// Columns `32·pair ..` of the product.
     ///
     /// # Safety
-    /// `y` points to `[x.rows, outputs]`, and nobody else touches those columns meanwhile.
+    /// `out` has room for `x.rows` rows, and nobody else touches those columns meanwhile.
     #[allow(unsafe_code)]
-    pub(super) unsafe fn pair(&self, x: &IntRows, pair: usize, y: *mut f32) {
+    pub(super) unsafe fn pair(&self, x: &IntRows, pair: usize, out: &Columns) {
         assert_eq!(x.blocks * QUANT_BLOCK, self.inputs);
-        let columns = (self.outputs - 2 * PANEL * pair).min(2 * PANEL);
         let chunks = 2 * x.blocks * packed_bytes(self.four) / CHUNK;
         let panels = &self.data[pair * chunks..][..chunks];
+        let (y, stride, columns) = out.of_pair(pair);
         // SAFETY: the caller's; the panels have all blocks, the expanded ones as well.
         unsafe {
-            let y = y.add(2 * PANEL * pair);
             if self.four {
                 EXPANDED.with_borrow_mut(|expanded| {
                     expand(panels, expanded);
-                    run(x, expanded.as_ptr(), true, y, self.outputs, columns);
+                    run(x, expanded.as_ptr(), true, y, stride, columns);
                 });
             } else {
-                run(x, panels.as_ptr(), false, y, self.outputs, columns);
+                run(x, panels.as_ptr(), false, y, stride, columns);
             }
         }
     }
@@ -329,7 +329,14 @@ mod tests {
                 let x = values(rows * inputs, 99);
                 let mut weights = vec![0f32; outputs * inputs];
                 weights.chunks_mut(inputs).enumerate().for_each(|(o, row)| packed.read_row(o, row));
-                let y = Matrix::Blocks(packed).matmul(&x, rows);
+                let packed = Matrix::Blocks(packed);
+                let y = packed.matmul(&x, rows, 0..outputs);
+                if outputs > 32 {
+                    // Some of the outputs are those columns of all of them, to the bit.
+                    let part = packed.matmul(&x, rows, 32..outputs);
+                    let columns = part.chunks(outputs - 32).zip(y.chunks(outputs));
+                    columns.for_each(|(part, whole)| assert_eq!(part, &whole[32..]));
+                }
                 for (n, found) in y.iter().enumerate() {
                     let (x, w) = (&x[n / outputs * inputs..], &weights[n % outputs * inputs..]);
                     let products = x.iter().zip(w).take(inputs).map(|(x, w)| f64::from(*x) * f64::from(*w));
@@ -352,7 +359,7 @@ mod tests {
         let (packed, _) = both(FORMATS[0], 32, 64);
         let mut x = values(3 * 64, 5);
         x[70] = f32::NAN;
-        let y = Matrix::Blocks(packed).matmul(&x, 3);
+        let y = Matrix::Blocks(packed).matmul(&x, 3, 0..32);
         assert!(y[32..64].iter().all(|y| y.is_nan()));
         assert!(y[..32].iter().chain(&y[64..]).all(|y| y.is_finite()));
     }
