@@ -8,7 +8,7 @@
 
 use std::ops::Range;
 
-use candle_core::{D, DType, Tensor};
+use candle_core::Tensor;
 
 use crate::config::Attention;
 use crate::error::{Error, Result};
@@ -38,7 +38,7 @@ pub struct CanvasRows<'a> {
     pub ids: &'a [u32],
     /// Rows whose final hidden state is wanted, ascending.
     pub read: &'a [usize],
-    /// [`Model::soft_signal`] of the step before, `[ids, H]`; `None` in the first step of a canvas.
+    /// The self-conditioning signal of the step before, `[ids, H]`; `None` in the first step of a canvas.
     pub previous: Option<&'a Tensor>,
 }
 
@@ -136,15 +136,6 @@ impl Model {
             parts.push(self.norm(&x, None)?);
         }
         Ok(if parts.len() == 1 { parts.remove(0) } else { Tensor::cat(&parts, 0)? })
-    }
-
-    /// The self-conditioning signal of a step's temperature-scaled logits, `[rows, V]` → `[rows, H]`: all that the next step
-    /// needs of them, and small enough to keep for every draw.
-    pub fn soft_signal(&self, logits: &Tensor) -> Result<Tensor> {
-        let p = candle_nn::ops::softmax(&logits.to_dtype(DType::F32)?, D::Minus1)?.to_dtype(self.dtype)?;
-        let soft = (p.matmul(&self.embed.dense()?)? * self.embed_scale)?;
-        let sc = &self.self_conditioning;
-        ops::gated(&self.norm(&soft, Some(&sc.pre_norm))?, &sc.gate_up, &sc.down)
     }
 
     /// One layer over all rows. With `wanted` (the last layer) only those rows come back, and prompt rows stop after

@@ -33,7 +33,7 @@ pub use linear::Quant;
 pub use load::LoadOptions;
 pub use model::Model;
 pub use plan::{Demand, Gib, MemoryPlan};
-pub use readout::SlotLogits;
+pub use readout::{Settled, SlotLogits};
 pub use sampler::{
     Block, Finish, Generation, GenerationConfig, GenerationStats, Noise, Progress, Reply, generate,
     generate_all,

@@ -130,11 +130,6 @@ impl Model {
         Ok((self.embed.select(ids)? * self.embed_scale)?)
     }
 
-    /// Soft-capped logits of the whole vocabulary, f32. `hidden: [rows, H]` after the final norm → `[rows, V]`.
-    pub(crate) fn logits(&self, hidden: &Tensor) -> Result<Tensor> {
-        self.soft_cap(&self.embed.forward(hidden)?)
-    }
-
     /// c·tanh(x/c), f32.
     pub(crate) fn soft_cap(&self, raw: &Tensor) -> Result<Tensor> {
         let cap = self.config.final_logit_softcapping;

@@ -1,11 +1,13 @@
 //! From final hidden states to what a decision needs: the logits of a slot's labels, and what the whole vocabulary
-//! said at that slot. Only slot rows reach the head, so a read makes nothing of size `[canvas, vocabulary]`; a denoise step
-//! before the last does, because the whole canvas conditions the next one.
+//! said at that slot. Only slot rows reach the head, so a read makes nothing of size `[canvas, vocabulary]`; in a denoise step
+//! before the last the whole canvas conditions the next one, and goes through the head in tiles as a reply's does.
 
-use candle_core::{IndexOp, Tensor};
+use candle_core::Tensor;
 
+use crate::cpu::{RowDemand, read_vocabulary};
 use crate::error::{Error, Result};
 use crate::model::Model;
+use crate::sampler::GenerationConfig;
 
 /// Rows that go through the head at a time: enough to make use of every weight read, few enough that a vocabulary of
 /// 262,144 takes 34 MB.
@@ -30,98 +32,99 @@ impl Model {
         if rows != labels.len() {
             return Err(Error::Input(format!("{rows} hidden rows for {} label sets", labels.len())));
         }
+        let (vocab, cap) = (self.config.vocab_size, self.config.final_logit_softcapping as f32);
         let mut read = Vec::with_capacity(rows);
         for (tile, labels) in labels.chunks(HEAD_ROWS).enumerate() {
             let first = tile * HEAD_ROWS;
-            let logits = self.logits(&hidden.narrow(0, first, labels.len())?)?.to_vec2::<f32>()?;
-            for ((row, logits), labels) in (first..).zip(&logits).zip(labels) {
-                read.push(read_row(row, logits, labels));
+            let mut rows = self.embed.product(&hidden.narrow(0, first, labels.len())?)?;
+            let of_labels: Vec<Result<Vec<f32>>> = rows
+                .chunks_exact(vocab)
+                .zip(labels)
+                .map(|(row, labels)| label_logits(row, labels, cap))
+                .collect();
+            // Neither the temperature nor the sample matters here.
+            let demand = RowDemand { temperature: 1.0, uniform: 0.0 };
+            let readings = read_vocabulary(&mut rows, vocab, cap, &vec![demand; labels.len()]);
+            for (n, (reading, of_labels)) in readings.into_iter().zip(of_labels).enumerate() {
+                let Some(reading) = reading else {
+                    read.push(Err(Error::NonFinite { row: first + n }));
+                    continue;
+                };
+                let weight = |id: &u32| f64::from(rows[n * vocab + *id as usize]);
+                read.push(of_labels.map(|of_labels| SlotLogits {
+                    labels: of_labels,
+                    label_mass: (labels[n].iter().map(weight).sum::<f64>() / reading.total).min(1.0),
+                    argmax: reading.argmax,
+                }));
             }
         }
         Ok(read)
     }
 }
 
-/// Temperatures of the first step and of one after the last, and the entropy that the slots accepted in a step may have
-/// together, in nats: the published generation config.
-const TEMPERATURES: [f64; 2] = [0.8, 0.4];
-const ENTROPY_BOUND_NATS: f64 = 0.1;
+/// Soft-capped logits of some ids. `raw: [V]`.
+fn label_logits(raw: &[f32], ids: &[u32], cap: f32) -> Result<Vec<f32>> {
+    ids.iter()
+        .map(|id| {
+            raw.get(*id as usize).map(|x| cap * (x / cap).tanh()).ok_or_else(|| {
+                Error::Input(format!("label id {id} is outside the vocabulary of {}", raw.len()))
+            })
+        })
+        .collect()
+}
 
-/// The temperature of step `step` (from 0) of `steps`.
-fn step_temperature(step: usize, steps: usize) -> f64 {
-    let [first, end] = TEMPERATURES;
-    end + (first - end) * (steps - step) as f64 / steps as f64
+/// What a denoise step of a canvas comes to that is pinned except for its slots.
+#[derive(Debug)]
+pub struct Settled {
+    /// What the next step is conditioned on, `[rows, H]`.
+    pub signal: Tensor,
+    /// Per slot the label it is set to, `None` where it shall have fresh noise.
+    pub labels: Vec<Option<u32>>,
 }
 
 impl Model {
-    /// Ends a denoise step of a canvas that is pinned except for its slots, and is not the last one.
+    /// Ends such a step, which is not the last one of its canvas.
     ///
-    /// `hidden: [rows, H]`, every row of the canvas; `slots`: row and label ids; `step` (from 0) of `steps`. Gives the signal for
-    /// the next step, `[rows, H]`, and per slot the label it is set to, `None` where it shall have fresh noise. The rule is that
-    /// of the model's sampler, among the slots alone: those with the least entropy are accepted, as long as the ones before them
-    /// have no more than a bound together; the least of all always is. An accepted slot takes its most probable label instead of
-    /// a sample.
+    /// `config`: temperatures, and the entropy that the slots accepted in a step may have together; `hidden: [rows, H]`, every row
+    /// of the canvas; `slots`: row and label ids; `step` (from 0) of `steps`. The rule is that of the model's sampler, among the
+    /// slots alone: those with the least entropy are accepted, as long as the ones before them have no more than the bound
+    /// together; the least of all always is. An accepted slot takes its most probable label instead of a sample.
+    ///
+    /// [`Error::NonFinite`] names a slot whose row has a value that is not finite, or the number of slots where it is a row
+    /// without one.
     pub fn settle(
         &self,
+        config: &GenerationConfig,
         hidden: &Tensor,
         slots: &[(usize, &[u32])],
         (step, steps): (usize, usize),
-    ) -> Result<(Tensor, Vec<Option<u32>>)> {
-        let scaled = (self.logits(hidden)? / step_temperature(step, steps))?;
-        let mut read = Vec::with_capacity(slots.len());
-        for (number, (row, labels)) in slots.iter().enumerate() {
-            let logits = scaled.i(*row)?.to_vec1::<f32>()?;
-            let labels = read_row(number, &logits, labels)?.labels;
-            let best = (0..labels.len()).fold(0, |best, n| if labels[n] > labels[best] { n } else { best });
-            read.push((entropy_nats(&logits), best));
-        }
+    ) -> Result<Settled> {
+        let rows: Vec<u32> = slots.iter().map(|(row, _)| *row as u32).collect();
+        let labels: Vec<&[u32]> = slots.iter().map(|(_, labels)| *labels).collect();
+        let of_slots = hidden.index_select(&Tensor::new(rows, hidden.device())?, 0)?;
+        let read = self.read_slots(&of_slots, &labels)?.into_iter().collect::<Result<Vec<_>>>()?;
+
+        let config = GenerationConfig { max_denoising_steps: steps, ..config.clone() };
+        // Nothing is sampled.
+        let demand = RowDemand { temperature: config.temperature(steps - step), uniform: 0.0 };
+        let count = hidden.dim(0)?;
+        let (readings, signal) = self.read_rows(hidden, &vec![demand; count], &vec![true; count])?;
+        let Some(readings) = readings.into_iter().collect::<Option<Vec<_>>>() else {
+            return Err(Error::NonFinite { row: slots.len() });
+        };
+        let entropy = |slot: usize| f64::from(readings[slots[slot].0].entropy_nats);
         let mut order: Vec<usize> = (0..slots.len()).collect();
-        order.sort_by(|a, b| read[*a].0.total_cmp(&read[*b].0));
-        let (mut settled, mut before) = (vec![None; slots.len()], 0.0);
+        order.sort_by(|a, b| entropy(*a).total_cmp(&entropy(*b)));
+        let (mut labels, mut before) = (vec![None; slots.len()], 0.0);
         for slot in order {
-            if before <= ENTROPY_BOUND_NATS {
-                settled[slot] = slots[slot].1.get(read[slot].1).copied();
+            if before <= config.entropy_bound_nats {
+                let logits = &read[slot].labels;
+                let best =
+                    (0..logits.len()).fold(0, |best, n| if logits[n] > logits[best] { n } else { best });
+                labels[slot] = slots[slot].1.get(best).copied();
             }
-            before += read[slot].0;
+            before += entropy(slot);
         }
-        Ok((self.soft_signal(&scaled)?, settled))
+        Ok(Settled { signal, labels })
     }
-}
-
-/// Entropy of the softmax over a whole row. `logits: [V]`, finite.
-fn entropy_nats(logits: &[f32]) -> f64 {
-    let best = logits.iter().copied().fold(f32::MIN, f32::max);
-    let (mut total, mut weighted) = (0.0, 0.0);
-    for logit in logits {
-        let below = f64::from(*logit) - f64::from(best);
-        total += below.exp();
-        weighted += below * below.exp();
-    }
-    (total.ln() - weighted / total).max(0.0)
-}
-
-/// `logits: [V]` of one slot.
-fn read_row(row: usize, logits: &[f32], labels: &[u32]) -> Result<SlotLogits> {
-    if logits.iter().any(|x| !x.is_finite()) {
-        return Err(Error::NonFinite { row });
-    }
-    let mut argmax = 0;
-    for (id, value) in logits.iter().enumerate() {
-        if *value > logits[argmax] {
-            argmax = id;
-        }
-    }
-    let best = f64::from(logits[argmax]);
-    let power = |x: f32| (f64::from(x) - best).exp();
-    let total: f64 = logits.iter().map(|x| power(*x)).sum();
-    let labels = labels
-        .iter()
-        .map(|id| {
-            logits.get(*id as usize).copied().ok_or_else(|| {
-                Error::Input(format!("label id {id} is outside the vocabulary of {}", logits.len()))
-            })
-        })
-        .collect::<Result<Vec<f32>>>()?;
-    let label_mass = (labels.iter().map(|x| power(*x)).sum::<f64>() / total).min(1.0);
-    Ok(SlotLogits { labels, label_mass, argmax: argmax as u32 })
 }

@@ -131,6 +131,11 @@ impl<'m> Reference<'m> {
         if self.rules.soft_cap { self.model.soft_cap(&raw) } else { Ok(raw.to_dtype(DType::F32)?) }
     }
 
+    /// The self-conditioning signal of a step's temperature-scaled logits, `[rows, V]` → `[rows, H]`.
+    pub fn signal(&self, logits: &Tensor) -> Result<Tensor> {
+        self.self_conditioning(logits, &mut |_, _| ())
+    }
+
     fn self_conditioning(&self, logits: &Tensor, tap: &mut Tap<'_>) -> Result<Tensor> {
         let sc = &self.model.self_conditioning;
         let p =

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use diffusion_gemma::{
     CanvasRows, Config, DType, Error, Generation, GenerationConfig, LoadOptions, Model, Noise, Prefix,
-    Progress, Quant, Segment, Tensor,
+    Progress, Quant, Segment, Settled, Tensor,
 };
 
 use super::prefix_cache::PrefixCache;
@@ -186,8 +186,7 @@ impl Engine for DiffusionEngine {
                 for (index, hidden) in taking_part.zip(output.hidden) {
                     let canvas = &item.canvases[index];
                     if let Some(noise) = canvas.renoise.get(step) {
-                        let settled = states[index].settle(&self.model, canvas, step, noise, &hidden);
-                        settled.map_err(|error| fault(error, |row| (index, row)))?;
+                        self.settle(&mut states[index], canvas, step, noise, &hidden)?;
                     } else {
                         last.push((at, index, hidden));
                     }
@@ -240,6 +239,35 @@ impl DiffusionEngine {
             states[place.0][place.1].slots = slots?;
         }
         Ok(())
+    }
+
+    /// Ends a step of a canvas that is not its last. `noise`: for the slots it leaves open; `hidden: [rows, H]`.
+    fn settle(
+        &self,
+        state: &mut State,
+        canvas: &Canvas,
+        step: usize,
+        noise: &[u32],
+        hidden: &Tensor,
+    ) -> Result<(), EngineError> {
+        let slots: Vec<(usize, &[u32])> =
+            canvas.slots.iter().map(|slot| (slot.position, slot.label_ids.as_slice())).collect();
+        match self.model.settle(&self.generation, hidden, &slots, (step, canvas.steps())) {
+            Ok(Settled { signal, labels }) => {
+                state.signal = Some(signal);
+                for ((slot, label), noise) in canvas.slots.iter().zip(labels).zip(noise) {
+                    state.ids[slot.position] = label.unwrap_or(*noise);
+                }
+                Ok(())
+            }
+            // Its further steps stay as far from being numbers, and the scheduler refuses what they say: the fault is this
+            // canvas's job's, and the others in the pass have their answers.
+            Err(Error::NonFinite { .. }) => {
+                state.signal = Some(hidden.affine(0.0, f64::NAN).map_err(|error| failed(error.into()))?);
+                Ok(())
+            }
+            Err(other) => Err(failed(other)),
+        }
     }
 
     /// Ends the step of every reply; of each its item and the hidden states of its canvas.
@@ -301,25 +329,6 @@ impl State {
     fn new(canvas: &Canvas) -> Self {
         State { ids: canvas.ids.clone(), signal: None, slots: Vec::new() }
     }
-
-    /// Ends a step that is not the last. `noise`: for the slots it leaves open; `hidden: [rows, H]`.
-    fn settle(
-        &mut self,
-        model: &Model,
-        canvas: &Canvas,
-        step: usize,
-        noise: &[u32],
-        hidden: &Tensor,
-    ) -> Result<(), Error> {
-        let slots: Vec<(usize, &[u32])> =
-            canvas.slots.iter().map(|slot| (slot.position, slot.label_ids.as_slice())).collect();
-        let (signal, settled) = model.settle(hidden, &slots, (step, canvas.steps()))?;
-        self.signal = Some(signal);
-        for ((slot, settled), noise) in canvas.slots.iter().zip(settled).zip(noise) {
-            self.ids[slot.position] = settled.unwrap_or(*noise);
-        }
-        Ok(())
-    }
 }
 
 /// The rows of a step that are wanted: all of them to condition the next one, the slots at the end; `None` after it. Slots lie
@@ -335,17 +344,6 @@ fn slot_logits(read: diffusion_gemma::SlotLogits) -> SlotLogits {
     SlotLogits {
         label_logits: read.labels,
         full: Some(FullRow { label_mass: read.label_mass as f32, argmax_id: read.argmax }),
-    }
-}
-
-/// `place`: the canvas and the slot of a row.
-fn fault(error: Error, place: impl Fn(usize) -> (usize, usize)) -> EngineError {
-    match error {
-        Error::NonFinite { row } => {
-            let (canvas, slot) = place(row);
-            EngineError::NonFinite { canvas, slot }
-        }
-        other => failed(other),
     }
 }
 

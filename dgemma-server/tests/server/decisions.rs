@@ -306,6 +306,25 @@ async fn isolated_questions_have_their_own_sheet_and_do_not_see_each_other() {
 }
 
 #[tokio::test]
+async fn a_long_isolated_question_is_a_prompt_of_its_own_that_passes_can_cut() {
+    let server = Server::start(fake()).await;
+    let mut schema = triage();
+    schema["isolate"] = json!(true);
+    schema["layout"] = json!("document_first");
+    schema["questions"][1]["instructions"] = json!("Which team owns this? ".repeat(300));
+    let decision = server.decide(&schema, "the state").await;
+    assert_eq!(decision["answers"].as_object().unwrap().len(), 3);
+    let passes = server.engine.log.passes();
+    let items: Vec<_> = passes.iter().flatten().collect();
+    assert!(items.iter().flat_map(|item| &item.suffixes).all(|suffix| suffix.len() <= 1024));
+    for pass in &passes {
+        assert!(pass.iter().map(|item| item.prefill.len()).sum::<usize>() <= 2048);
+    }
+    // The two short ones still share what they begin with.
+    assert!(items.iter().any(|item| item.suffixes.iter().filter(|suffix| !suffix.is_empty()).count() == 2));
+}
+
+#[tokio::test]
 async fn ask_limits_the_sheet_and_the_answers() {
     let server = Server::start(fake()).await;
     let mut schema = triage();

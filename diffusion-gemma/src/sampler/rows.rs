@@ -44,19 +44,7 @@ impl Model {
         }
         let hidden: Vec<&Tensor> = steps.iter().map(|(_, hidden)| *hidden).collect();
         let hidden = Tensor::cat(&hidden, 0)?;
-        let (mut readings, mut signals) = (Vec::with_capacity(demands.len()), Vec::new());
-        let tile = (TILE_VALUES / self.config.vocab_size).max(1);
-        for first in (0..demands.len()).step_by(tile) {
-            let rows = tile.min(demands.len() - first);
-            let (read, signal) = self.read_tile(
-                &hidden.narrow(0, first, rows)?,
-                &demands[first..first + rows],
-                needed[first..first + rows].contains(&true),
-            )?;
-            readings.extend(read);
-            signals.push(signal);
-        }
-        let signals = Tensor::cat(&signals, 0)?;
+        let (readings, signals) = self.read_rows(&hidden, &demands, &needed)?;
         let mut at = 0;
         let mut progress = Vec::with_capacity(steps.len());
         for (generation, hidden) in steps {
@@ -73,7 +61,29 @@ impl Model {
         Ok(progress)
     }
 
-    /// Readings of some rows, and their self-conditioning signals, `[rows, H]`: zeros where no row needs one.
+    /// Readings of rows, one demand each, and their self-conditioning signals, `[rows, H]`: zeros where no row of a tile needs one.
+    pub(crate) fn read_rows(
+        &self,
+        hidden: &Tensor,
+        demands: &[RowDemand],
+        needed: &[bool],
+    ) -> Result<(Vec<Option<RowReading>>, Tensor)> {
+        let (mut readings, mut signals) = (Vec::with_capacity(demands.len()), Vec::new());
+        let tile = (TILE_VALUES / self.config.vocab_size).max(1);
+        for first in (0..demands.len()).step_by(tile) {
+            let rows = tile.min(demands.len() - first);
+            let (read, signal) = self.read_tile(
+                &hidden.narrow(0, first, rows)?,
+                &demands[first..first + rows],
+                needed[first..first + rows].contains(&true),
+            )?;
+            readings.extend(read);
+            signals.push(signal);
+        }
+        Ok((readings, Tensor::cat(&signals, 0)?))
+    }
+
+    /// The same for few rows.
     fn read_tile(
         &self,
         hidden: &Tensor,
@@ -95,7 +105,8 @@ impl Model {
         Ok((readings, self.condition(&soft)?))
     }
 
-    /// The self-conditioning signal of scaled expected embeddings, `[rows, H]` → `[rows, H]`.
+    /// The self-conditioning signal of scaled expected embeddings, `[rows, H]` → `[rows, H]`: all that the next step needs of a
+    /// step's logits, and small enough to keep for every draw.
     fn condition(&self, soft: &Tensor) -> Result<Tensor> {
         let sc = &self.self_conditioning;
         let normed = ops::norm(soft, Some(&sc.pre_norm), self.config.rms_norm_eps)?;

@@ -4,7 +4,7 @@
 use crate::common::{Goldens, Tolerance, max_abs, model};
 use candle_core::{DType, Tensor};
 use diffusion_gemma::reference::{Cache, Reference};
-use diffusion_gemma::{CanvasRows, Model, Prefix, Segment};
+use diffusion_gemma::{CanvasRows, Error, GenerationConfig, Model, Prefix, Segment, Settled};
 use proptest::prelude::*;
 
 /// Final hidden states of whole canvases by the plain path, `[rows, H]` each.
@@ -151,7 +151,7 @@ fn recorded_hidden_states_agree_in_one_fused_pass() {
         let (model, goldens) = (model(name), Goldens::load(name));
         let (prompt, canvas) = (goldens.ids("prompt_ids"), goldens.ids("canvas_ids"));
         let read = all_rows(&canvas);
-        let signal = model.soft_signal(&(goldens.get("dec.logits") / 0.8).unwrap()).unwrap();
+        let signal = Reference::new(&model).signal(&(goldens.get("dec.logits") / 0.8).unwrap()).unwrap();
         let empty = Prefix::new();
         let rows = |previous| CanvasRows { suffix: &[], ids: &canvas, read: &read, previous };
         let segment =
@@ -198,8 +198,21 @@ fn a_step_settles_the_surest_slots_and_conditions_on_its_scaled_logits() {
         let rows: Vec<Vec<f32>> = scaled.to_vec2().unwrap();
         let labels = [5u32, 6, 7];
         let slots: Vec<(usize, &[u32])> = [1, 3, 6].map(|row| (row, &labels[..])).to_vec();
-        let (signal, settled) = model.settle(&hidden, &slots, (step, 2)).unwrap();
-        assert!(max_abs(&signal, &model.soft_signal(&scaled).unwrap()) <= Tolerance::F32.max_abs);
+        let config = GenerationConfig::default();
+        let Settled { signal, labels: settled } = model.settle(&config, &hidden, &slots, (step, 2)).unwrap();
+        assert!(max_abs(&signal, &Reference::new(&model).signal(&scaled).unwrap()) <= Tolerance::F32.max_abs);
+        // Another bound accepts every slot, as the checkpoint's configuration has it.
+        let generous = GenerationConfig { entropy_bound_nats: 1e3, ..config };
+        let all = model.settle(&generous, &hidden, &slots, (step, 2)).unwrap().labels;
+        assert!(all.iter().all(Option::is_some));
+        // A row that is not finite is an error, in a slot or beside one.
+        for (row, named) in [(3usize, 1), (2, 3)] {
+            let mut broken = hidden.to_vec2::<f32>().unwrap();
+            broken[row].fill(f32::NAN);
+            let broken = Tensor::new(broken, hidden.device()).unwrap();
+            let error = model.settle(&generous, &broken, &slots, (step, 2)).unwrap_err();
+            assert!(matches!(error, Error::NonFinite { row } if row == named), "{error}");
+        }
         let entropy = |row: &[f32]| {
             let total: f64 = row.iter().map(|x| f64::from(*x).exp()).sum();
             -row.iter().map(|x| f64::from(*x).exp() / total).map(|p| p * p.ln()).sum::<f64>()
