@@ -38,7 +38,7 @@ SCHEMAS = [
 ]
 WORDS = "the invoice server was charged twice please help our database is down again since monday thank you".split()
 # What a refusal may be. Anything else, a 500 above all, is a fault.
-REASONS = {400, 401, 404, 405, 408, 413, 422, 429, 431, 503, 504}
+REASONS = {400, 401, 404, 405, 408, 413, 415, 422, 429, 431, 503, 504}
 
 
 def state(random_):
@@ -150,6 +150,7 @@ class Soak:
             lambda: self.exchange("bad", "/v1/nothing", whole, {404}),
             lambda: self.exchange("bad", CHAT, None, {405}, method="GET"),
             lambda: self.exchange("bad", CHAT, whole, {400}, {"X-Request-Timeout-Ms": "soon"}),
+            lambda: self.exchange("bad", CHAT, whole, {415}, {"Content-Type": "text/plain"}),
         ]
         random_.choice(wrong)()
 
@@ -165,7 +166,9 @@ class Soak:
     def abandoned(self, random_):
         """Leaves in the middle of the body, right after it, or while the decision is made."""
         body = chat({**SCHEMAS[5], "samples": 4}, state(random_))
-        head = f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {KEY}\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+        fields = {"Host": "x", "Authorization": f"Bearer {KEY}", "Content-Type": "application/json", "Content-Length": len(body)}
+        head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
+        head = f"POST {CHAT} HTTP/1.1\r\n{head}\r\n".encode()
         cut = random_.choice([len(head) // 2, len(head) + len(body) // 2, len(head) + len(body)])
         try:
             with socket.create_connection(self.server.address, timeout=30) as connection:
@@ -209,7 +212,7 @@ class Soak:
         """The probabilities of one fixed decision."""
         connection = self.server.connect()
         body = chat({**SCHEMAS[0], "samples": 3, "seed": 7}, "I was billed $500 twice this morning!")
-        connection.request("POST", CHAT, body, {"Authorization": f"Bearer {KEY}"})
+        connection.request("POST", CHAT, body, {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"})
         content = json.loads(connection.getresponse().read())["choices"][0]["message"]["content"]
         connection.close()
         return [p for answer in json.loads(content)["answers"].values() for p in answer["probabilities"].values()]

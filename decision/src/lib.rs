@@ -16,6 +16,7 @@ mod error;
 mod fields;
 mod keys;
 mod limits;
+mod lookalike;
 mod normalise;
 #[cfg(feature = "openapi")]
 pub mod openapi;
@@ -40,6 +41,7 @@ pub use diagnostics::{Diagnostics, Policy, SamplesTaken, Skipped, SlotDiagnostic
 pub use error::{Place, ReadingError, SchemaError};
 pub use keys::SCHEMA_KEYS;
 pub use limits::{Limits, Route};
+pub use lookalike::mistaken_schema;
 pub use normalise::normalise;
 pub use plan::{should_ask, stages};
 pub use probability::{entropy_nats, hesitation, hesitation_over, softmax};

@@ -64,6 +64,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         drain: Duration::from_secs(1),
         keys: Keys::default(),
         cors_origins: Vec::new(),
+        hosts: Vec::new(),
         log_content: false,
     };
     let stop = async {

@@ -112,6 +112,11 @@ pub struct ServingArguments {
     /// Origin of web pages that may use this server, such as https://example.org; may be repeated [default: none]
     #[arg(long, value_name = "ORIGIN", value_parser = origin, value_delimiter = ',', env = "DGEMMA_CORS_ORIGIN")]
     pub cors_origin: Vec<HeaderValue>,
+
+    /// Name under which a proxy on this machine may ask a server without keys, such as model.example.org; may be repeated [default:
+    /// localhost and addresses]
+    #[arg(long, value_name = "NAME", value_parser = host, value_delimiter = ',', env = "DGEMMA_ALLOW_HOST")]
+    pub allow_host: Vec<String>,
 }
 
 /// What to do instead of serving.
@@ -202,6 +207,14 @@ fn origin(text: &str) -> Result<HeaderValue, String> {
     text.parse().map_err(|_| "it has a character that no header can carry".into())
 }
 
+/// The name of a host, without a port.
+fn host(text: &str) -> Result<String, String> {
+    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte)) {
+        return Err("a name is one host without scheme, port or path, as in model.example.org".into());
+    }
+    Ok(text.to_owned())
+}
+
 fn at_least_one() -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(1..)
 }
@@ -251,6 +264,7 @@ impl Arguments {
             queue_wait: Duration::from_secs(self.serving.queue_wait_seconds.into()),
             keys: Keys::load(self.serving.api_key_file.as_deref(), std::env::var_os(keys::VARIABLE))?,
             cors_origins: self.serving.cors_origin.clone(),
+            hosts: self.serving.allow_host.clone(),
             log_content: self.log_content,
         })
     }
@@ -330,6 +344,9 @@ mod tests {
             ["--cors-origin", "*"],
             ["--cors-origin", "example.org"],
             ["--cors-origin", "https://example.org/"],
+            ["--allow-host", "https://model.example"],
+            ["--allow-host", "model.example:80"],
+            ["--allow-host", "*"],
             ["--threads", "0"],
             ["--dtype", "f17"],
             ["--ctx", "many"],

@@ -21,6 +21,27 @@ pub enum Error {
         "the body is larger than the limit of {limit_bytes} bytes; hint: send less, or start the server with a larger --body-limit-mib"
     )]
     BodyTooLarge { limit_bytes: usize },
+    #[error(
+        "{}; hint: send the header \"Content-Type: application/json\" (curl: -H 'Content-Type: application/json')",
+        match found {
+            Some(found) => format!("the Content-Type is {found:?}, and this route takes JSON"),
+            None => "there is no Content-Type, and this route takes JSON".into(),
+        }
+    )]
+    ContentType { found: Option<String> },
+    #[error(
+        "the Content-Encoding is {found:?}, and bodies are read as they are; hint: send the body uncompressed"
+    )]
+    ContentEncoding { found: String },
+    #[error(
+        "the Host {found:?} is no name of this machine, and a server without keys answers to no other on loopback; hint: ask for \
+         localhost or 127.0.0.1, or start the server with --allow-host NAME or with keys"
+    )]
+    ForeignHost { found: String },
+    #[error(
+        "the web page {found:?} may not use this server, which has no keys; hint: start the server with --cors-origin ORIGIN to allow it"
+    )]
+    ForeignOrigin { found: String },
     #[error("the body ended early: {reason}; hint: send as many bytes as Content-Length says")]
     BodyCut { reason: String },
     #[error("the body is empty; hint: send a JSON object with \"messages\"")]
@@ -143,6 +164,9 @@ pub enum Error {
         "the server is shutting down; hint: try another instance, or again after the time in Retry-After"
     )]
     Draining,
+    /// Ends work for a client that has left, so nobody reads it.
+    #[error("the client left while its prompt was encoded; hint: stay for the reply")]
+    Unwanted,
     #[error("{0}; hint: this is a fault of the server, the request may be sent again")]
     Engine(#[from] EngineError),
     #[error(
@@ -207,6 +231,10 @@ pub enum Kind {
     MethodNotAllowed,
     /// No key, or a wrong one.
     Unauthorised,
+    /// Not from there.
+    Forbidden,
+    /// A body in a form that is not read.
+    MediaType,
     /// A limit is exceeded.
     TooLarge,
     UriTooLong,
@@ -248,6 +276,8 @@ impl Error {
             Self::NoRoute { .. } => Kind::NoRoute,
             Self::MethodNotAllowed { .. } => Kind::MethodNotAllowed,
             Self::SlowHead { .. } | Self::SlowBody { .. } => Kind::TooSlow,
+            Self::ContentType { .. } | Self::ContentEncoding { .. } => Kind::MediaType,
+            Self::ForeignHost { .. } | Self::ForeignOrigin { .. } => Kind::Forbidden,
             Self::UriTooLong => Kind::UriTooLong,
             Self::HeadTooLarge => Kind::HeadTooLarge,
             Self::BodyTooLarge { .. }
@@ -278,7 +308,9 @@ impl Error {
             Self::Busy { .. } => Kind::Busy,
             Self::NoKey | Self::WrongKey => Kind::Unauthorised,
             Self::DeadlineExceeded { .. } => Kind::TimedOut,
-            Self::NotReady { .. } | Self::Draining | Self::QueueWait { .. } => Kind::Unavailable,
+            Self::NotReady { .. } | Self::Draining | Self::QueueWait { .. } | Self::Unwanted => {
+                Kind::Unavailable
+            }
             Self::Engine(_)
             | Self::NonFinite { .. }
             | Self::EngineGone
@@ -315,6 +347,10 @@ impl Error {
             Self::UriTooLong => "uri_too_long",
             Self::HeadTooLarge => "head_too_large",
             Self::BodyTooLarge { .. } => "body_too_large",
+            Self::ContentType { .. } => "unsupported_content_type",
+            Self::ContentEncoding { .. } => "unsupported_content_encoding",
+            Self::ForeignHost { .. } => "foreign_host",
+            Self::ForeignOrigin { .. } => "foreign_origin",
             Self::BodyCut { .. } => "body_cut",
             Self::BodyEmpty => "body_empty",
             Self::BodyNotUtf8 { .. } => "body_not_utf8",
@@ -345,6 +381,7 @@ impl Error {
             Self::DeadlineExceeded { .. } => "deadline_exceeded",
             Self::NotReady { .. } => "not_ready",
             Self::Draining => "draining",
+            Self::Unwanted => "client_left",
             Self::Engine(_) | Self::NonFinite { .. } | Self::Reading(_) => "engine_fault",
             Self::EngineGone => "engine_gone",
             Self::Model(_)
@@ -381,6 +418,8 @@ impl Error {
             | Self::StateTooLong { .. }
             | Self::PromptTooLong { .. } => Some("messages"),
             Self::Header { name, .. } => Some(name),
+            Self::ContentType { .. } => Some("Content-Type"),
+            Self::ContentEncoding { .. } => Some("Content-Encoding"),
             Self::Systemone { path, .. } => path.last().map(String::as_str),
             Self::Images { .. } => Some("images"),
             _ => None,

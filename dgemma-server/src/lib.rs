@@ -62,6 +62,8 @@ pub struct Options {
     pub keys: Keys,
     /// Origins of web pages that may use the server. Empty: none.
     pub cors_origins: Vec<HeaderValue>,
+    /// Names beside those of this machine under which a server without keys may be asked on loopback.
+    pub hosts: Vec<String>,
     /// Whether requests and replies are written to the log.
     pub log_content: bool,
 }
@@ -88,8 +90,9 @@ pub async fn serve<E: Engine>(
 ) -> Result<(), Error> {
     let api = Arc::new(Api::new(options.model.clone()));
     let metrics = Arc::new(Metrics::default());
+    let on_loopback = listener.local_addr().is_ok_and(|address| address.ip().to_canonical().is_loopback());
     let connections = Connections {
-        router: http::router(Arc::clone(&api), Arc::clone(&metrics), &options),
+        router: http::router(Arc::clone(&api), Arc::clone(&metrics), &options, on_loopback),
         api: Arc::clone(&api),
         metrics: Arc::clone(&metrics),
         receive_limit: options.receive_limit,

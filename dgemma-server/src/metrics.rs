@@ -27,7 +27,9 @@ pub const REQUESTS: &str = "requests";
 pub const REQUEST_SECONDS: &str = "request_seconds";
 pub const REJECTED: &str = "rejected";
 pub const CANCELLED: &str = "cancelled";
+pub const ENCODINGS_ABANDONED: &str = "encodings_abandoned";
 pub const PANICS: &str = "panics";
+pub const ACCEPT_ERRORS: &str = "accept_errors";
 pub const LOG_LINES_LOST: &str = "log_lines_lost";
 pub const QUEUE_DEPTH: &str = "queue_depth";
 pub const QUEUE_WAIT_SECONDS: &str = "queue_wait_seconds";
@@ -78,7 +80,9 @@ pub struct Metrics {
     request_seconds: Family<Route, Histogram, fn() -> Histogram>,
     rejected: Family<Reason, Counter>,
     cancelled: Counter,
+    encodings_abandoned: Counter,
     panics: Counter,
+    accept_errors: Counter,
     /// Of the process, as the log is.
     log_lines_lost: Counter,
     queue_depth: Gauge,
@@ -108,7 +112,9 @@ impl Default for Metrics {
             request_seconds: Family::new_with_constructor(seconds),
             rejected: Family::default(),
             cancelled: Counter::default(),
+            encodings_abandoned: Counter::default(),
             panics: Counter::default(),
+            accept_errors: Counter::default(),
             log_lines_lost: Counter::default(),
             queue_depth: Gauge::default(),
             queue_wait_seconds: seconds(),
@@ -136,7 +142,17 @@ impl Metrics {
         registry.register(REQUEST_SECONDS, "Time to the reply, by route", self.request_seconds.clone());
         registry.register(REJECTED, "Requests answered with an error, by its code", self.rejected.clone());
         registry.register(CANCELLED, "Requests whose client left before the reply", self.cancelled.clone());
+        registry.register(
+            ENCODINGS_ABANDONED,
+            "Prompts that were being encoded when their client left",
+            self.encodings_abandoned.clone(),
+        );
         registry.register(PANICS, "Panics of request handlers and of forward passes", self.panics.clone());
+        registry.register(
+            ACCEPT_ERRORS,
+            "Connections that the system could not accept, such as for want of file descriptors",
+            self.accept_errors.clone(),
+        );
         registry.register(
             LOG_LINES_LOST,
             "Lines of the log that nobody read in time",
@@ -200,8 +216,17 @@ impl Metrics {
         self.cancelled.inc();
     }
 
+    /// A client left while its prompt was encoded.
+    pub(crate) fn encoding_abandoned(&self) {
+        self.encodings_abandoned.inc();
+    }
+
     pub(crate) fn panicked(&self) {
         self.panics.inc();
+    }
+
+    pub(crate) fn not_accepted(&self) {
+        self.accept_errors.inc();
     }
 
     pub(crate) fn places_taken(&self, places: usize) {

@@ -157,7 +157,8 @@ impl ChatTemplate {
             }
             value => minijinja::escape_formatter(out, state, value),
         });
-        env.add_template_owned(NAME, source).map_err(|e| Error::Template(describe(&e)))?;
+        env.add_template_owned(NAME, without_generation_tags(&source))
+            .map_err(|e| Error::Template(describe(&e)))?;
         Ok(Self { env, mentions_channel, bos_token, eos_token })
     }
 
@@ -178,7 +179,9 @@ impl ChatTemplate {
         let tools: Vec<serde_json::Value> = options.tools.iter().map(|t| guard_value(tokenizer, t)).collect();
         let context = context! {
             messages => messages,
-            tools => if tools.is_empty() { Value::UNDEFINED } else { Value::from_serialize(&tools) },
+            // transformers defines these two whether or not there are any.
+            tools => if tools.is_empty() { Value::from(()) } else { Value::from_serialize(&tools) },
+            documents => Value::from(()),
             add_generation_prompt => options.generation_prompt,
             enable_thinking => options.thinking,
             bos_token => self.bos_token,
@@ -187,6 +190,23 @@ impl ChatTemplate {
         let template = self.env.get_template(NAME).map_err(|e| Error::Template(describe(&e)))?;
         template.render(context).map(Rendered).map_err(|e| Error::Template(describe(&e)))
     }
+}
+
+/// transformers knows a block around what the model wrote, for training: `{% generation %}`. It changes nothing in a prompt.
+fn without_generation_tags(source: &str) -> String {
+    let mut out = String::with_capacity(source.len());
+    let mut rest = source;
+    while let Some((before, tag)) = rest.split_once("{%") {
+        let Some((inner, after)) = tag.split_once("%}") else { break };
+        let tag = match inner.trim_matches(|c: char| c.is_whitespace() || matches!(c, '-' | '+')) {
+            "generation" => inner.replace("generation", "if true"),
+            "endgeneration" => inner.replace("endgeneration", "endif"),
+            _ => inner.to_owned(),
+        };
+        out.extend([before, "{%", &tag, "%}"]);
+        rest = after;
+    }
+    out + rest
 }
 
 /// Text alone goes in as a string (what most templates expect), anything with an image as a list of parts.

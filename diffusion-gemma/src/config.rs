@@ -216,6 +216,15 @@ impl Config {
         if let Some((key, value)) = numbers.iter().find(|(_, value)| !value.is_finite() || *value <= 0.0) {
             return Err(Error::Config(format!("{key} is {value}, not a positive number")));
         }
+        let shares = [
+            ("sliding", self.rope_sliding.partial_rotary_factor),
+            ("full", self.rope_full.partial_rotary_factor),
+        ];
+        if let Some((kind, share)) = shares.iter().find(|(_, share)| !(*share > 0.0 && *share <= 1.0)) {
+            return Err(Error::Config(format!(
+                "partial_rotary_factor of {kind} layers is {share}, not a share above 0 and at most 1"
+            )));
+        }
         if self.top_k_experts > self.num_experts {
             return Err(Error::Config(format!(
                 "top_k_experts is {} of {} experts",
@@ -375,6 +384,16 @@ mod tests {
             ("\"sliding_window\":1024", "\"sliding_window\":1024,\"rms_norm_eps\":-1", "rms_norm_eps"),
             ("\"sliding_window\":1024", "\"sliding_window\":1024,\"attention_bias\":true", "attention_bias"),
             ("\"sliding_window\":1024", "\"sliding_window\":1024,\"hidden_activation\":\"silu\"", "silu"),
+            (
+                "\"sliding_window\":1024",
+                "\"sliding_window\":1024,\"rope_parameters\":{\"full_attention\":{\"partial_rotary_factor\":1.5}}",
+                "partial_rotary_factor of full layers is 1.5",
+            ),
+            (
+                "\"sliding_window\":1024",
+                "\"sliding_window\":1024,\"rope_parameters\":{\"sliding_attention\":{\"partial_rotary_factor\":0}}",
+                "partial_rotary_factor of sliding layers is 0",
+            ),
             ("\"num_key_value_heads\":8", "\"num_key_value_heads\":3", "3 key heads"),
         ] {
             let error = Config::from_json(&PUBLISHED.replace(from, to)).unwrap_err().to_string();

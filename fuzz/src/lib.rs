@@ -53,9 +53,10 @@ static SERVER: LazyLock<Server> = LazyLock::new(|| {
         queue_wait: Duration::from_secs(30),
         keys: Keys::default(),
         cors_origins: Vec::new(),
+        hosts: Vec::new(),
         log_content: false,
     };
-    let router = http::router(api, metrics, &options);
+    let router = http::router(api, metrics, &options, true);
     let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime can be built");
     Server { router, runtime, engine }
 });

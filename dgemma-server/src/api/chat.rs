@@ -4,7 +4,7 @@
 //! `questions`; the user message after it is the state. Everything else is a conversation, see `generation_request`. Fields
 //! that change nothing here (temperature, …) are accepted.
 
-use decision::Schema;
+use decision::{Schema, mistaken_schema};
 use serde::Deserialize;
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -172,8 +172,10 @@ impl ChatRequest {
             return Err(fault("messages", "it is empty", hint));
         };
         // A part of another kind than text is refused later on, where it is read.
-        let text = first.is_system().then(|| first.text("messages[0].content"));
-        Ok(text.is_some_and(|text| text.is_ok_and(|text| means_a_schema(&text))))
+        match first.is_system().then(|| first.text("messages[0].content")) {
+            Some(Ok(text)) => means_a_schema(&text),
+            _ => Ok(false),
+        }
     }
 
     /// The decision in this request, which is one.
@@ -249,11 +251,13 @@ impl ChatMessage {
     }
 }
 
-/// A JSON object with `questions`; also one that would be, but for a slip: its error helps more than "no schema".
-fn means_a_schema(text: &str) -> bool {
+/// A JSON object with `questions`; also one that would be, but for a slip: its error helps more than "no schema". An error where the
+/// slip is in that very key, since the answer would be a chat.
+fn means_a_schema(text: &str) -> Result<bool, Error> {
     match serde_json::from_str::<Value>(text) {
-        Ok(value) => value.get("questions").is_some(),
-        Err(_) => text.trim_start().starts_with('{') && text.contains("\"questions\""),
+        Ok(value) => mistaken_schema(&value)
+            .map_or_else(|| Ok(value.get("questions").is_some()), |error| Err(error.into())),
+        Err(_) => Ok(text.trim_start().starts_with('{') && text.contains("\"questions\"")),
     }
 }
 

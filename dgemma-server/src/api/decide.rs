@@ -10,6 +10,7 @@ use tokio::sync::Semaphore;
 
 use super::cost::{Cost, Usage};
 use super::walk::Walk;
+use super::wanted::{Waiting, Wanted};
 use crate::engine::EngineInfo;
 use crate::error::Error;
 use crate::queue::Queue;
@@ -54,19 +55,24 @@ impl Decider {
         }
     }
 
-    /// Runs what may take a while off the async threads, no more at a time than there are cores. Such work cannot be cancelled: it
-    /// keeps its place to its end, even where the client has left.
+    /// Runs what may take a while off the async threads, no more at a time than there are cores. Where the client leaves, such work
+    /// goes on to the next piece that looks at [`Wanted`], and keeps its place until then.
     pub(super) async fn encode<T: Send + 'static>(
         &self,
-        work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+        work: impl FnOnce(&Wanted) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
         let fault = || Error::Internal { what: "preparing a prompt" };
         let place = Arc::clone(&self.encoding).acquire_owned().await.map_err(|_| fault())?;
+        let waiting = Waiting::new(Arc::clone(self.queue.metrics()));
+        let wanted = waiting.wanted();
         let work = move || {
             let _place = place;
-            work()
+            wanted.check()?;
+            work(&wanted)
         };
-        tokio::task::spawn_blocking(work).await.map_err(|_| fault())?
+        let result = tokio::task::spawn_blocking(work).await.map_err(|_| fault());
+        waiting.done();
+        result?
     }
 
     /// Decides by the rules of the chat route. Dropping the future cancels what is still waiting or running.
@@ -103,18 +109,26 @@ mod tests {
     use crate::queue;
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn work_for_a_client_that_left_keeps_its_place_to_its_end() {
+    async fn work_for_a_client_that_left_ends_at_the_next_piece_and_keeps_its_place_until_then() {
         let dir = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/demo-model"));
         let info = crate::engine::Engine::info(&crate::engine::fake::Fake::new(4096, 64, 4096)).clone();
-        let (queue, _jobs) = queue::bounded(1);
+        let metrics = Arc::new(crate::metrics::Metrics::default());
+        let (queue, _jobs) = queue::bounded_with(1, None, Arc::clone(&metrics));
         let decider = Arc::new(Decider::new(info, Text::from_dir(dir).unwrap(), queue));
         let cores = decider.encoding.available_permits();
         let (end, ended) = mpsc::channel::<()>();
         let (begin, begun) = mpsc::channel();
-        let work = move || {
+        let (piece, pieces) = mpsc::channel();
+        let work = move |wanted: &Wanted| {
+            wanted.check().unwrap();
             begin.send(()).unwrap();
             ended.recv().unwrap();
-            Ok(())
+            // Where it is not told, it never ends.
+            while wanted.check().is_ok() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            piece.send(()).unwrap();
+            wanted.check()
         };
         let for_client = Arc::clone(&decider);
         let client = tokio::spawn(async move { for_client.encode(work).await });
@@ -123,6 +137,10 @@ mod tests {
         assert!(client.await.unwrap_err().is_cancelled());
         assert_eq!(decider.encoding.available_permits(), cores - 1);
         end.send(()).unwrap();
+        tokio::task::block_in_place(|| pieces.recv_timeout(Duration::from_secs(20)).unwrap());
+        assert!(metrics.render().unwrap().contains("dgemma_encodings_abandoned_total 1\n"));
+        assert_eq!(decider.encode(|wanted| wanted.check()).await.ok(), Some(()), "others are not told");
+        assert!(metrics.render().unwrap().contains("dgemma_encodings_abandoned_total 1\n"));
         let patience = std::time::Instant::now() + Duration::from_secs(20);
         while decider.encoding.available_permits() < cores {
             assert!(std::time::Instant::now() < patience, "the place is never given back");

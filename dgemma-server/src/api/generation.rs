@@ -14,6 +14,7 @@ use utoipa::ToSchema;
 use super::cost::{CompletionTokensDetails, PromptTokensDetails, Usage};
 use super::decide::Decider;
 use super::generation_request::GenerationRequest;
+use super::wanted::Wanted;
 use crate::chat::conversation;
 use crate::chat::parser::{Parser, Piece};
 use crate::chat::stop::StopStrings;
@@ -104,7 +105,7 @@ impl Decider {
         let started = Instant::now();
         let decider = Arc::clone(self);
         let context_tokens = self.info.context_tokens;
-        let render = move || conversation::render(&decider.text, &conversation, context_tokens);
+        let render = move |_: &Wanted| conversation::render(&decider.text, &conversation, context_tokens);
         let prompt = self.encode(render).await?;
         let most = room(&self.info, prompt.ids.len())?;
         let mut parser = Parser::new(takes_calls);

@@ -17,6 +17,7 @@ pub mod systemone;
 pub mod systemone_reply;
 mod thought;
 mod walk;
+mod wanted;
 pub mod warm_up;
 mod wide;
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use decision::{AnswerForm, AnswerTemplate, ChunkPrompt, Question, Schema, question_sheet_with_labels};
 
+use super::wanted::Wanted;
 use crate::error::Error;
 use crate::read::Text;
 use crate::read::canvas::{CanvasLayout, Layouts, Lines, rows};
@@ -67,6 +68,8 @@ pub(super) struct Context<'a> {
     pub(super) thought: Option<&'a [u32]>,
     /// On the sheet the questions are called q1, q2, …, so that their ids have no influence.
     pub(super) neutral_ids: bool,
+    /// Whether somebody still waits for the reads.
+    pub(super) wanted: &'a Wanted,
 }
 
 impl Context<'_> {
@@ -93,7 +96,8 @@ impl Context<'_> {
         if self.schema.sequential {
             reads.truncate(1);
         }
-        reads.into_iter().map(|read| self.prepare(read)).collect()
+        let prepare = |read| self.wanted.check().and_then(|()| self.prepare(read));
+        reads.into_iter().map(prepare).collect()
     }
 
     /// The reads of these questions: cut by `alone`, `isolate` and what fits a canvas. `rest_of_cut`: they are what an

@@ -39,7 +39,7 @@ impl Decider {
         };
         let (decider, schema_put, state) = (Arc::clone(self), Arc::clone(schema), Arc::clone(state));
         let prompt = self
-            .encode(move || {
+            .encode(move |_| {
                 let name = |(question, number): (&Question, usize)| {
                     let id = if neutral_ids { format!("q{number}") } else { question.id.clone() };
                     Question { id, ..question.clone() }

@@ -15,6 +15,7 @@ use super::cost::Cost;
 use super::decide::{Decider, Decision};
 use super::draws::Sampled;
 use super::reads::{Context, PreparedRead};
+use super::wanted::Wanted;
 use crate::engine::SlotLogits;
 use crate::error::Error;
 use crate::read::readout::{self, Readout};
@@ -137,7 +138,7 @@ impl Walk {
         }
         // A long state takes a while to encode, and must not hold up other connections.
         let for_reads = Arc::clone(&decider);
-        let prepare = move || {
+        let prepare = move |wanted: &Wanted| {
             let decider = for_reads;
             let mut context = Context {
                 text: &decider.text,
@@ -152,6 +153,7 @@ impl Walk {
                 form,
                 thought: thought.as_deref(),
                 neutral_ids,
+                wanted,
             };
             context.reads(&asked, rest_of_cut).map(|reads| (reads, context.form))
         };

@@ -9,6 +9,7 @@ use decision::{Answer, Bracket, Kind, LastRound, Question, Reading, Route, Schem
 
 use super::decide::Decider;
 use super::walk::Walk;
+use super::wanted::Wanted;
 use crate::error::Error;
 use crate::read::readout::Readout;
 
@@ -26,13 +27,14 @@ impl Decider {
             return Ok(vec![false; schema.questions.len()]);
         }
         let (decider, schema) = (Arc::clone(self), Arc::clone(schema));
-        let find = move || {
+        let find = move |wanted: &Wanted| {
             let is_wide = |question: &Question| {
+                wanted.check()?;
                 let neutral = Question { id: "q1".into(), ..question.clone() };
                 let put = if route == Route::Systemone { &neutral } else { question };
-                !decider.labels.suffice(&decider.text.tokenizer, put)
+                Ok(!decider.labels.suffice(&decider.text.tokenizer, put))
             };
-            Ok(schema.questions.iter().map(is_wide).collect())
+            schema.questions.iter().map(is_wide).collect()
         };
         self.encode(find).await
     }

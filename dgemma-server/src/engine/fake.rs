@@ -10,8 +10,8 @@ use std::thread;
 use std::time::Duration;
 
 use super::{
-    Block, Canvas, Engine, EngineError, EngineInfo, Finish, FullRow, PassItem, PassOutput, ReplyOptions,
-    SlotLogits, Step,
+    Blank, Block, Canvas, Engine, EngineError, EngineInfo, Finish, FullRow, PassItem, PassOutput,
+    ReplyOptions, SlotLogits, Step,
 };
 
 /// What happened to the engine, in order.
@@ -80,6 +80,8 @@ pub struct Fake {
     info: EngineInfo,
     answer: Box<Answer>,
     reply: Box<Blocks>,
+    /// How often a reply begins anew where its first block is blank.
+    retries: usize,
     faults: Arc<Mutex<VecDeque<Fault>>>,
     delay: Duration,
     gate: Gate,
@@ -93,11 +95,19 @@ pub struct Fake {
 pub struct FakeSequence(Vec<u32>);
 
 /// What is left of a scripted reply. Every block takes two steps, the first of which shows it as a draft.
-#[derive(Debug)]
 pub struct FakeReply {
     blocks: VecDeque<Vec<u32>>,
     left: usize,
     steps: usize,
+    /// 0 once a block was given out.
+    retries: usize,
+    blank: Arc<Blank>,
+}
+
+impl std::fmt::Debug for FakeReply {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("FakeReply").field("blocks", &self.blocks).finish_non_exhaustive()
+    }
 }
 
 /// The id that ends a scripted reply.
@@ -112,6 +122,11 @@ impl FakeReply {
         }
         let (steps, taken) = (std::mem::take(&mut self.steps), block.len().min(self.left));
         self.blocks.pop_front();
+        if self.retries > 0 && (self.blank)(&block) {
+            self.retries -= 1;
+            return Step::Retrying;
+        }
+        self.retries = 0;
         let whole = taken == block.len();
         self.left -= taken;
         let finish = match (whole, self.blocks.is_empty()) {
@@ -148,6 +163,7 @@ impl Fake {
                 (0..canvas.slots[slot].label_ids.len()).map(|label| -(label as f32)).collect()
             }),
             reply: Box::new(|_| vec![Vec::new()]),
+            retries: 0,
             faults: Arc::default(),
             delay: Duration::ZERO,
             gate: Gate::default(),
@@ -193,6 +209,13 @@ impl Fake {
         self
     }
 
+    /// A blank first block is thrown away, and the next scripted one is the first, at most so often.
+    #[must_use]
+    pub fn with_retries(mut self, retries: usize) -> Self {
+        self.retries = retries;
+        self
+    }
+
     /// Every pass takes at least this long.
     #[must_use]
     pub fn with_delay(mut self, delay: Duration) -> Self {
@@ -231,7 +254,8 @@ impl Engine for Fake {
 
     fn reply(&mut self, options: &ReplyOptions) -> Result<FakeReply, EngineError> {
         let blocks = (self.reply)(options.seed);
-        Ok(FakeReply { blocks: blocks.into(), left: options.max_tokens, steps: 0 })
+        let (left, blank) = (options.max_tokens, Arc::clone(&options.blank));
+        Ok(FakeReply { blocks: blocks.into(), left, steps: 0, retries: self.retries, blank })
     }
 
     fn pass(

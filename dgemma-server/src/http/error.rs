@@ -14,11 +14,13 @@ use crate::api::reply::to_json;
 use crate::error::{Error, Kind};
 
 /// Status, OpenAI's error type, and the seconds of `Retry-After`, for every kind.
-pub(super) const TABLE: [(Kind, StatusCode, &str, Option<u32>); 12] = [
+pub(super) const TABLE: [(Kind, StatusCode, &str, Option<u32>); 14] = [
     (Kind::Invalid, StatusCode::BAD_REQUEST, "invalid_request_error", None),
     (Kind::NoRoute, StatusCode::NOT_FOUND, "invalid_request_error", None),
     (Kind::MethodNotAllowed, StatusCode::METHOD_NOT_ALLOWED, "invalid_request_error", None),
     (Kind::Unauthorised, StatusCode::UNAUTHORIZED, "authentication_error", None),
+    (Kind::Forbidden, StatusCode::FORBIDDEN, "permission_error", None),
+    (Kind::MediaType, StatusCode::UNSUPPORTED_MEDIA_TYPE, "invalid_request_error", None),
     (Kind::TooSlow, StatusCode::REQUEST_TIMEOUT, "timeout_error", None),
     (Kind::UriTooLong, StatusCode::URI_TOO_LONG, "invalid_request_error", None),
     (Kind::HeadTooLarge, StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "invalid_request_error", None),
@@ -118,6 +120,8 @@ mod tests {
             Kind::Invalid,
             Kind::NoRoute,
             Kind::MethodNotAllowed,
+            Kind::Forbidden,
+            Kind::MediaType,
             Kind::Unauthorised,
             Kind::TooLarge,
             Kind::TooSlow,

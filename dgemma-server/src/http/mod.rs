@@ -3,6 +3,7 @@
 //! `routes` holds the table of routes and what is around them, `envelope` writes ids, metrics and errors, `error` holds the
 //! table of statuses, `keys` guards, `body` reads under a limit.
 
+mod accept;
 mod body;
 pub(crate) mod connections;
 mod deadline;
@@ -16,10 +17,12 @@ mod socket;
 mod stream;
 mod systemone;
 mod trace;
+mod visitors;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::body::HttpBody;
 use axum::extract::{Request, State};
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
@@ -33,7 +36,10 @@ use crate::error::{Error, Kind};
 use crate::metrics::{self, Metrics};
 use crate::{Options, build};
 use trace::RequestId;
+use visitors::Visitors;
 
+/// Characters of a header's value in an error.
+const LONGEST_SHOWN: usize = 200;
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
 #[derive(Debug, Clone)]
@@ -78,8 +84,8 @@ struct JevModel {
     release_date: &'static str,
 }
 
-/// All routes over `api`, as the options say.
-pub fn router(api: Arc<Api>, metrics: Arc<Metrics>, options: &Options) -> Router {
+/// All routes over `api`, as the options say. `on_loopback`: only this machine reaches them.
+pub fn router(api: Arc<Api>, metrics: Arc<Metrics>, options: &Options, on_loopback: bool) -> Router {
     let shared = Shared {
         api,
         metrics,
@@ -87,7 +93,9 @@ pub fn router(api: Arc<Api>, metrics: Arc<Metrics>, options: &Options) -> Router
         receive_limit: options.receive_limit,
         log_content: options.log_content,
     };
-    routes::surround(routes::table(), &shared, options.keys.clone(), &options.cors_origins).with_state(shared)
+    let visitors = Visitors::new(options, on_loopback);
+    routes::surround(routes::table(), &shared, options.keys.clone(), visitors, &options.cors_origins)
+        .with_state(shared)
 }
 
 async fn livez() -> Response {
@@ -143,7 +151,7 @@ async fn models(State(Shared { api, .. }): State<Shared>) -> Response {
 async fn chat(State(shared): State<Shared>, request: Request) -> Result<Response, Error> {
     let deadline = request.extensions().get().copied();
     let request_id = request.extensions().get().map_or_else(String::new, |RequestId(id)| id.clone());
-    let body = shared.read(request).await?;
+    let body = shared.read(request, false).await?;
     match shared.api.chat(&body).await? {
         ChatReply::Streamed { head, generation, stream } => {
             let request = stream::Request { shared, deadline, request_id };
@@ -164,8 +172,12 @@ async fn chat(State(shared): State<Shared>, request: Request) -> Result<Response
 }
 
 impl Shared {
-    /// The body, under the limit.
-    async fn read(&self, request: Request) -> Result<Vec<u8>, Error> {
+    /// The body, under the limit. `takes_forms`: it may be one with files instead of JSON.
+    async fn read(&self, request: Request, takes_forms: bool) -> Result<Vec<u8>, Error> {
+        // An empty one has a message of its own.
+        if request.body().size_hint().exact() != Some(0) {
+            body::check_form(request.headers(), takes_forms)?;
+        }
         let body = body::read(request.into_body(), self.body_limit_bytes, self.receive_limit).await?;
         if self.log_content {
             tracing::info!(content = %String::from_utf8_lossy(&body), "body of the request");
@@ -185,6 +197,11 @@ impl Shared {
         }
         response
     }
+}
+
+/// A header's value as it may stand in an error: a long one is cut.
+fn shown(value: &HeaderValue) -> String {
+    String::from_utf8_lossy(value.as_bytes()).chars().take(LONGEST_SHOWN).collect()
 }
 
 async fn no_route(uri: Uri) -> Error {

@@ -123,11 +123,14 @@ fn operation(route: &Route, schemas: &mut Schemas) -> Value {
     for &(kind, status, name, retry_after) in &TABLE {
         let applies = match kind {
             Kind::Unauthorised => !route.open,
-            Kind::Fault | Kind::TimedOut | Kind::HeadTooLarge | Kind::UriTooLong => true,
+            Kind::Fault | Kind::TimedOut | Kind::HeadTooLarge | Kind::UriTooLong | Kind::Forbidden => true,
             Kind::NoRoute | Kind::MethodNotAllowed => false,
-            Kind::Invalid | Kind::TooSlow | Kind::TooLarge | Kind::Busy | Kind::Unavailable => {
-                route.method == "POST"
-            }
+            Kind::Invalid
+            | Kind::TooSlow
+            | Kind::TooLarge
+            | Kind::MediaType
+            | Kind::Busy
+            | Kind::Unavailable => route.method == "POST",
         };
         if !applies {
             continue;

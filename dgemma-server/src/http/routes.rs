@@ -11,7 +11,8 @@ use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::cors::CorsLayer;
 
 use super::keys::{API_KEY, Keys};
-use super::{Shared, connections, deadline, envelope, error, keys, openapi, systemone, trace};
+use super::visitors::Visitors;
+use super::{Shared, connections, deadline, envelope, error, keys, openapi, systemone, trace, visitors};
 use crate::metrics::OTHER_ROUTE;
 
 /// One route.
@@ -63,12 +64,13 @@ pub(super) fn table() -> Router<Shared> {
         .method_not_allowed_fallback(super::method_not_allowed)
 }
 
-/// What is around all routes, the innermost first: the end of the drain, the client's deadline, the keys, a net for panics, the
-/// envelope.
+/// What is around all routes, the innermost first: the end of the drain, the client's deadline, the keys, the pages that may ask, a
+/// net for panics, the envelope.
 pub(super) fn surround(
     router: Router<Shared>,
     Shared { api, metrics, .. }: &Shared,
     keys: Keys,
+    visitors: Visitors,
     cors_origins: &[HeaderValue],
 ) -> Router<Shared> {
     let for_panics = Arc::clone(metrics);
@@ -76,6 +78,7 @@ pub(super) fn surround(
         .layer(middleware::from_fn_with_state(Arc::clone(api), connections::closing))
         .layer(middleware::from_fn(deadline::keep))
         .layer(middleware::from_fn_with_state(keys, keys::check))
+        .layer(middleware::from_fn_with_state(visitors, visitors::check))
         .layer(CatchPanicLayer::custom(move |_| {
             for_panics.panicked();
             error::panicked()
@@ -128,7 +131,7 @@ mod tests {
             log_content: false,
         };
         let router = Router::new().route("/panics", get(panics));
-        let router = surround(router, &shared, Keys::default(), &[]).with_state(shared);
+        let router = surround(router, &shared, Keys::default(), Visitors::default(), &[]).with_state(shared);
         for _ in 0..2 {
             let request =
                 Request::get("/panics").header("x-request-id", "this-one").body(Body::empty()).unwrap();

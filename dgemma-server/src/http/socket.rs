@@ -59,8 +59,10 @@ struct State {
     /// When the last reply was made, or the connection.
     quiet_since: Instant,
     served: bool,
-    /// Part of a reply waits for the client to take it.
-    stuck: bool,
+    /// Since when part of a reply waits for the client to take any of it.
+    stuck_since: Option<Instant>,
+    /// The end of the last body was not read.
+    unread: bool,
 }
 
 /// A request that is being answered. Dropped with the reply, or with the work for a client that left.
@@ -78,7 +80,8 @@ impl Socket {
             head_since: None,
             quiet_since: Instant::now(),
             served: false,
-            stuck: false,
+            stuck_since: None,
+            unread: false,
         };
         Socket(Arc::new(Inner { state: Mutex::new(state), changed: Notify::new(), receive_limit, metrics }))
     }
@@ -93,28 +96,53 @@ impl Socket {
         state.version = Some(version);
         state.running += 1;
         state.head_since = None;
+        state.unread = false;
         drop(state);
         self.0.changed.notify_one();
         Running(self.clone())
     }
 
-    /// Completes when the connection has to end although hyper would keep it: the head of a request takes too long, there has
-    /// been no request for long, or the client has left while its request was worked on.
+    /// The body of the last request is no longer wanted.
+    pub(super) fn left_unread(&self) {
+        self.state().unread = true;
+    }
+
+    /// Takes in what a client still sends of a body that nobody wants, at most so many bytes. To be called after the last reply.
+    pub(super) async fn take_rest(&self, most_bytes: usize) {
+        if !self.state().unread {
+            return;
+        }
+        let (mut piece, mut taken) = (vec![0; 64 << 10], 0);
+        while taken < most_bytes {
+            let read = std::future::poll_fn(|cx| {
+                let mut buffer = ReadBuf::new(&mut piece);
+                let read = ready!(Pin::new(&mut self.state().stream).poll_read(cx, &mut buffer));
+                Poll::Ready(read.map(|()| buffer.filled().len()))
+            });
+            match read.await {
+                Ok(bytes @ 1..) => taken += bytes,
+                Ok(0) | Err(_) => return,
+            }
+        }
+    }
+
+    /// Completes when the connection has to end although hyper would keep it: the head of a request takes too long, nothing of a
+    /// reply is taken for too long, there has been no request for long, or the client has left while its request was worked on.
     pub(super) async fn end(&self) {
         loop {
-            let (running, listens_for_end, limit) = {
+            let (running, stuck, listens_for_end, limit) = {
                 let state = self.state();
-                let limit = match state.head_since {
+                let limit = match state.head_since.or(state.stuck_since) {
                     Some(since) => since + self.0.receive_limit,
                     None if state.served => state.quiet_since + REST,
                     None => state.quiet_since + self.0.receive_limit,
                 };
                 let http_1 = state.version.is_some_and(|version| version < Version::HTTP_2);
-                (state.running > 0, http_1, limit)
+                (state.running > 0, state.stuck_since.is_some(), http_1, limit)
             };
             tokio::select! {
                 () = self.0.changed.notified() => {}
-                () = sleep_until(limit), if !running => {
+                () = sleep_until(limit), if !running || stuck => {
                     self.refuse_head();
                     return;
                 }
@@ -143,7 +171,7 @@ impl Socket {
         let asked = {
             let state = self.state();
             // A stream asks by its own comments; anything else would stand in the middle of them.
-            state.stuck
+            state.stuck_since.is_some()
                 || state.streaming
                 || state.stream.try_write(PROBE).is_ok_and(|written| written == PROBE.len())
         };
@@ -243,7 +271,15 @@ impl AsyncWrite for Socket {
             return Poll::Ready(written.map(|_| bytes.len()));
         }
         let written = Pin::new(&mut state.stream).poll_write(cx, bytes);
-        state.stuck = !matches!(written, Poll::Ready(Ok(written)) if written == bytes.len());
+        let before = state.stuck_since;
+        state.stuck_since = match &written {
+            Poll::Ready(Ok(written)) if *written == bytes.len() => None,
+            Poll::Ready(_) => Some(Instant::now()),
+            Poll::Pending => before.or_else(|| Some(Instant::now())),
+        };
+        if before != state.stuck_since {
+            self.0.changed.notify_one();
+        }
         written
     }
 

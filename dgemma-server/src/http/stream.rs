@@ -4,9 +4,11 @@
 //! and with it the work. While nothing is there to say, a comment every second keeps proxies patient and finds out about clients
 //! that have gone. Called by `http::chat`.
 
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes, HttpBody};
@@ -38,17 +40,23 @@ pub(super) struct Streaming;
 
 /// The receiving end of the events.
 #[derive(Debug)]
-struct Events(mpsc::Receiver<Bytes>);
+struct Events {
+    from: mpsc::Receiver<Bytes>,
+    /// Set where they end before the reply does: the client must not take it for whole, should it read on.
+    given_up: Arc<AtomicBool>,
+}
 
 impl HttpBody for Events {
     type Data = Bytes;
-    type Error = std::convert::Infallible;
+    type Error = io::Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        self.0.poll_recv(cx).map(|event| event.map(|bytes| Ok(Frame::data(bytes))))
+        let event = ready!(self.from.poll_recv(cx)).map(|bytes| Ok(Frame::data(bytes)));
+        let cut = || self.given_up.load(Ordering::Acquire).then(|| Err(io::ErrorKind::TimedOut.into()));
+        Poll::Ready(event.or_else(cut))
     }
 }
 
@@ -61,21 +69,36 @@ pub(super) struct Request {
 
 /// The reply whose events will follow.
 pub(super) fn respond(request: Request, head: Head, generation: Generation, stream: Stream) -> Response {
-    let (to, events) = mpsc::channel(WAITING_EVENTS);
-    tokio::spawn(run(request, head, generation, stream, to).in_current_span());
+    let (to, from) = mpsc::channel(WAITING_EVENTS);
+    let events = Events { from, given_up: Arc::default() };
+    let given_up = Arc::clone(&events.given_up);
+    tokio::spawn(
+        async move {
+            if !run(request, head, generation, stream, &to).await {
+                given_up.store(true, Ordering::Release);
+            }
+        }
+        .in_current_span(),
+    );
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
         (header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),
     ];
-    let mut response = (headers, Body::new(Events(events))).into_response();
+    let mut response = (headers, Body::new(events)).into_response();
     response.extensions_mut().insert(Streaming);
     response
 }
 
-/// Sends everything, or sees the client go.
-async fn run(request: Request, head: Head, generation: Generation, stream: Stream, to: mpsc::Sender<Bytes>) {
+/// Sends everything, or sees the client go: then false.
+async fn run(
+    request: Request,
+    head: Head,
+    generation: Generation,
+    stream: Stream,
+    to: &mpsc::Sender<Bytes>,
+) -> bool {
     let Request { shared, deadline, request_id } = request;
-    let client = Client { to: &to, limit: shared.receive_limit, log_content: shared.log_content };
+    let client = Client { to, limit: shared.receive_limit, log_content: shared.log_content };
     let closing = Arc::clone(&shared.api);
     let outcome = tokio::select! {
         // A finished reply is sent even where its time ends at the same moment.
@@ -86,10 +109,11 @@ async fn run(request: Request, head: Head, generation: Generation, stream: Strea
         () = closing.readiness.reached(Phase::Closing) => Err(Error::Draining),
     };
     match outcome {
-        Ok(true) => {}
+        Ok(true) => true,
         Ok(false) => {
             shared.metrics.cancelled();
             tracing::info!("the client left before the end of the reply");
+            false
         }
         Err(error) => {
             shared.metrics.rejected(error.code());
@@ -99,7 +123,7 @@ async fn run(request: Request, head: Head, generation: Generation, stream: Strea
                 tracing::info!(code = error.code(), "reply ended early");
             }
             let body = to_json(&ErrorBody::new(&error, &request_id)).unwrap_or_default();
-            client.send(format!("data: {body}\n\n")).await;
+            client.send(format!("data: {body}\n\n")).await
         }
     }
 }

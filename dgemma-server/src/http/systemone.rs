@@ -49,7 +49,7 @@ pub(super) async fn systemone(State(shared): State<Shared>, request: Request) ->
         .as_ref()
         .and_then(|value| value.to_str().ok())
         .is_some_and(|value| value.trim_start().to_ascii_lowercase().starts_with("multipart/form-data"));
-    let body = shared.read(request).await?;
+    let body = shared.read(request, true).await?;
     let reply = match content_type.filter(|_| is_form) {
         None => shared.api.systemone(&body, 0).await?,
         Some(content_type) => {

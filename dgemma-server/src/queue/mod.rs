@@ -92,6 +92,10 @@ impl Queue {
         Ok(PendingReply { events, turn })
     }
 
+    pub(crate) fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
+    }
+
     /// Completes when the engine thread is gone.
     pub async fn closed(&self) {
         self.jobs.closed().await;

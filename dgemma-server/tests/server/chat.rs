@@ -63,6 +63,33 @@ async fn every_role_reaches_the_template_and_no_text_becomes_a_control_token() {
 }
 
 #[tokio::test]
+async fn a_blank_first_block_is_tried_again_and_nothing_of_it_is_sent() {
+    // An empty thought and white space are nothing to a reader either.
+    let blocks = ["", "<|channel>thought\n<channel|>", " \n", "Hello", " there.", " ", " Bye."];
+    let blocks: Vec<Vec<u32>> = blocks.iter().map(|block| generated(block)).collect();
+    let server = Server::start(fake().with_reply(blocks.clone()).with_retries(3)).await;
+    let reply = server.completion(&user("Hi")).await;
+    let text = crate::common::text().tokenizer.decode(&blocks[3..].concat()).unwrap();
+    assert_eq!(reply["choices"][0]["message"]["content"], text);
+    let (made, tokens) = (&reply["x_generation"], blocks[3..].concat().len());
+    assert_eq!(
+        (&made["retries"], &made["blocks"], &made["steps"]),
+        (&json!(3), &json!(4), &json!(14)),
+        "{made}"
+    );
+    assert_eq!(reply["usage"]["completion_tokens"], tokens, "what was thrown away costs nothing");
+    let streamed = server.streamed(&user("Hi")).await;
+    assert_eq!(streamed["message"]["content"], text);
+    let metrics = server.get("/metrics").await.text().await.unwrap();
+    assert!(metrics.contains("dgemma_empty_retries_total 6\n"), "{metrics}");
+    assert!(metrics.contains("dgemma_blocks_total 8\n"), "{metrics}");
+    // Only so often: then the blank block is given out.
+    let server = Server::start(fake().with_reply(blocks).with_retries(1)).await;
+    let reply = server.completion(&user("Hi")).await;
+    assert_eq!((&reply["x_generation"]["retries"], &reply["x_generation"]["blocks"]), (&json!(1), &json!(6)));
+}
+
+#[tokio::test]
 async fn a_known_prompt_is_reported_as_cached() {
     let server = Server::start(says("ok", 64)).await;
     let first = server.completion(&user("Hi")).await;

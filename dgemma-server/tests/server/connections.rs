@@ -9,6 +9,7 @@ use crate::common::{
 };
 use dgemma_server::engine::fake::{Fake, FakeReply, FakeSequence};
 use dgemma_server::engine::{Engine, EngineError, EngineInfo, PassItem, PassOutput, ReplyOptions};
+use dgemma_server::http::keys::Keys;
 use dgemma_server::{Error, Options, Parts, serve};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -41,7 +42,9 @@ fn parsed(reply: &str) -> (u16, Value) {
 
 fn post(body: &str) -> String {
     let length = body.len();
-    format!("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n{body}")
+    format!(
+        "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+    )
 }
 
 #[tokio::test]
@@ -72,13 +75,95 @@ async fn a_body_that_never_ends_is_answered_with_408() {
     let server = impatient().await;
     let mut socket = TcpStream::connect(server.addr()).await.unwrap();
     socket
-        .write_all(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{")
+        .write_all(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{")
         .await
         .unwrap();
     let (status, error) = parsed(&rest(&mut socket).await);
     assert_eq!((status, &error["code"]), (408, &"body_timeout".into()));
     assert!(error["message"].as_str().unwrap().contains("--receive-seconds"), "{error}");
     assert!(server.engine.log.calls().is_empty());
+}
+
+/// Status and error of the next reply on a connection that may stay open.
+async fn next_reply(socket: &mut TcpStream) -> (u16, Value) {
+    let mut reply = Vec::new();
+    loop {
+        reply.push(socket.read_u8().await.unwrap());
+        let text = String::from_utf8_lossy(&reply);
+        if text.split_once("\r\n\r\n").is_some_and(|(_, body)| serde_json::from_str::<Value>(body).is_ok()) {
+            return parsed(&text);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_body_over_the_limit_is_refused_before_it_comes() {
+    let server = Server::start_with(fake(), Options { body_limit_bytes: 1000, ..options() }).await;
+    let head = "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
+    for more in ["", "Expect: 100-continue\r\n"] {
+        let mut socket = TcpStream::connect(server.addr()).await.unwrap();
+        socket.write_all(format!("{head}{more}Content-Length: 1001\r\n\r\n").as_bytes()).await.unwrap();
+        // Nothing of the body is sent, and the first thing that comes is the refusal.
+        let (status, error) = next_reply(&mut socket).await;
+        assert_eq!((status, &error["code"]), (413, &"body_too_large".into()));
+    }
+    // A body of no known length is refused as it passes the limit, although more is to come.
+    let mut socket = TcpStream::connect(server.addr()).await.unwrap();
+    let piece = format!("{:x}\r\n{}\r\n", 600, " ".repeat(600));
+    socket
+        .write_all(format!("{head}Transfer-Encoding: chunked\r\n\r\n{piece}{piece}").as_bytes())
+        .await
+        .unwrap();
+    let (status, error) = next_reply(&mut socket).await;
+    assert_eq!((status, &error["code"]), (413, &"body_too_large".into()));
+    server.decide(&triage(), "still here").await;
+}
+
+#[tokio::test]
+async fn a_client_that_sends_everything_before_it_reads_gets_its_refusal() {
+    let server = Server::start_with(fake(), Options { body_limit_bytes: 1000, ..options() }).await;
+    for (kind, status) in [("application/json", 413), ("text/plain", 415)] {
+        let mut socket = TcpStream::connect(server.addr()).await.unwrap();
+        let head = format!(
+            "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n\r\n",
+            20 << 20
+        );
+        socket.write_all(head.as_bytes()).await.unwrap();
+        for _ in 0..20 {
+            socket.write_all(&[b' '; 1 << 20]).await.unwrap();
+        }
+        assert_eq!(parsed(&rest(&mut socket).await).0, status);
+    }
+}
+
+#[tokio::test]
+async fn a_server_without_keys_answers_on_loopback_to_names_of_this_machine() {
+    let hosts = vec!["model.example".to_owned()];
+    let server = Server::start_with(fake(), Options { hosts, ..options() }).await;
+    let ask = |host: &'static str, more: &'static str| {
+        let address = server.addr().to_owned();
+        async move {
+            let mut socket = TcpStream::connect(address).await.unwrap();
+            let head = format!("GET /v1/models HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{more}\r\n");
+            socket.write_all(head.as_bytes()).await.unwrap();
+            rest(&mut socket).await
+        }
+    };
+    for host in ["localhost:8080", "127.0.0.1", "[::1]:80", "model.example"] {
+        assert!(ask(host, "").await.starts_with("HTTP/1.1 200"), "{host}");
+    }
+    let (status, error) = parsed(&ask("rebound.example:8080", "").await);
+    assert_eq!((status, &error["code"]), (403, &"foreign_host".into()));
+    assert!(error["message"].as_str().unwrap().contains("--allow-host"), "{error}");
+    let (status, error) = parsed(&ask("localhost", "Origin: https://page.example\r\n").await);
+    assert_eq!((status, &error["code"]), (403, &"foreign_origin".into()));
+    let keys = Keys::load(None, Some("key".into())).unwrap();
+    let server = Server::start_with(fake(), Options { keys, ..options() }).await;
+    let mut socket = TcpStream::connect(server.addr()).await.unwrap();
+    let head =
+        "GET /v1/models HTTP/1.1\r\nHost: proxied.example\r\nX-API-Key: key\r\nConnection: close\r\n\r\n";
+    socket.write_all(head.as_bytes()).await.unwrap();
+    assert!(rest(&mut socket).await.starts_with("HTTP/1.1 200"));
 }
 
 #[tokio::test]
@@ -89,7 +174,7 @@ async fn a_connection_without_a_request_is_closed_without_a_word() {
     // After a reply it may rest for longer than a head may take.
     let mut socket = TcpStream::connect(server.addr()).await.unwrap();
     for _ in 0..2 {
-        socket.write_all(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+        socket.write_all(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
         let mut reply = Vec::new();
         while !reply.ends_with(b"{\"status\":\"ok\"}") {
             reply.push(socket.read_u8().await.unwrap());

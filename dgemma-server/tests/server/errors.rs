@@ -84,6 +84,59 @@ async fn a_body_of_20_mb_is_refused_with_the_limit() {
 }
 
 #[tokio::test]
+async fn a_body_that_is_not_plain_json_is_refused_by_its_headers() {
+    let server = Server::start(fake()).await;
+    let send = |path: &str, headers: &[(&'static str, &'static str)]| {
+        let client = reqwest::Client::builder().no_proxy().build().unwrap();
+        let mut sent = client.post(format!("{}{path}", server.url));
+        for (name, value) in headers {
+            sent = sent.header(*name, *value);
+        }
+        sent.body(request(&triage(), "s").to_string()).send()
+    };
+    let chat = "/v1/chat/completions";
+    for (headers, code, piece) in [
+        (&[][..], "unsupported_content_type", "no Content-Type"),
+        (&[("content-type", "application/x-www-form-urlencoded")], "unsupported_content_type", "urlencoded"),
+        (&[("content-type", "text/plain;charset=UTF-8")], "unsupported_content_type", "text/plain"),
+        (&[("content-type", "multipart/form-data; boundary=b")], "unsupported_content_type", "multipart"),
+        (
+            &[("content-type", "application/json"), ("content-encoding", "gzip")],
+            "unsupported_content_encoding",
+            "gzip",
+        ),
+    ] {
+        let error = openai_error(send(chat, headers).await.unwrap(), 415).await;
+        assert_eq!(error["code"], code, "{error}");
+        assert!(message(&error).contains(piece), "{error}");
+    }
+    let plain = send("/v1/systemone", &[("content-type", "text/plain")]).await.unwrap();
+    assert_eq!(plain.status(), 415);
+    let identity = [("content-type", "application/json; charset=utf-8"), ("content-encoding", "identity")];
+    assert_eq!(send(chat, &identity).await.unwrap().status(), 200);
+    assert!(server.engine.log.passes().len() == 1, "nothing else reached the engine");
+}
+
+#[tokio::test]
+async fn a_misspelt_questions_is_no_conversation() {
+    let server = Server::start(says("Hello", 64)).await;
+    let questions = triage()["questions"].clone();
+    for (system, piece) in [
+        (json!({"question": questions}), "did you mean \"questions\"?"),
+        (json!({"instructions": "Triage.", "Qestions": questions}), "did you mean \"questions\"?"),
+        (json!({"items": questions}), "did you mean \"questions\"?"),
+        (json!({"schema": triage(), "state": "s"}), "send the schema itself"),
+    ] {
+        let messages =
+            json!([{"role": "system", "content": system.to_string()}, {"role": "user", "content": "s"}]);
+        let error = server.refused(json!({"messages": messages}).to_string(), 400).await;
+        assert_eq!(error["code"], "invalid_schema", "{error}");
+        assert!(message(&error).contains(piece), "{error}");
+    }
+    assert!(server.engine.log.calls().is_empty());
+}
+
+#[tokio::test]
 async fn a_request_without_a_schema_is_a_conversation() {
     let server = Server::start(says("Hello", 64)).await;
     for body in [
@@ -313,7 +366,7 @@ async fn a_connection_closed_half_way_does_no_harm() {
     let mut socket = TcpStream::connect(server.addr()).await.unwrap();
     socket
         .write_all(
-            b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{\"messages\": [",
+            b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{\"messages\": [",
         )
         .await
         .unwrap();
@@ -321,7 +374,7 @@ async fn a_connection_closed_half_way_does_no_harm() {
     // The same, but the client still listens: it gets an answer or an end, and no engine is asked.
     let mut socket = TcpStream::connect(server.addr()).await.unwrap();
     socket
-        .write_all(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{")
+        .write_all(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{")
         .await
         .unwrap();
     socket.shutdown().await.unwrap();

@@ -126,6 +126,7 @@ async fn other_origins_get_nothing_unless_they_are_named() {
     let closed = Server::start(fake()).await;
     for method in ["OPTIONS", "POST"] {
         let response = send(&closed, method, CHAT, preflight).await;
+        assert_eq!(response.status(), 403, "a server without keys is not for strange pages");
         assert!(!response.headers().keys().any(|name| name.as_str().starts_with("access-control")));
     }
     let cors_origins = vec!["https://page.example".parse().unwrap()];
@@ -256,7 +257,7 @@ async fn one_connection_serves_many_requests() {
     let server = Server::start(fake()).await;
     let mut socket = TcpStream::connect(server.addr()).await.unwrap();
     for _ in 0..3 {
-        socket.write_all(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+        socket.write_all(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
         let mut reply = Vec::new();
         while !reply.ends_with(b"{\"status\":\"ok\"}") {
             reply.push(socket.read_u8().await.unwrap());
@@ -269,7 +270,8 @@ async fn one_connection_serves_many_requests() {
 async fn http_2_clients_are_served() {
     let server = Server::start(fake()).await;
     let client = reqwest::Client::builder().no_proxy().http2_prior_knowledge().build().unwrap();
-    let response = client.post(format!("{}{CHAT}", server.url)).body(decision()).send().await.unwrap();
+    let sent = client.post(format!("{}{CHAT}", server.url)).header("content-type", "application/json");
+    let response = sent.body(decision()).send().await.unwrap();
     assert_eq!((response.status(), response.version()), (StatusCode::OK, Version::HTTP_2));
     let response = client.get(format!("{}/v1/nothing", server.url)).send().await.unwrap();
     openai_error(response, 404).await;

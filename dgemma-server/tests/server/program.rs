@@ -77,6 +77,37 @@ async fn both_signals_end_it_with_success() {
     }
 }
 
+/// A process that may open few files, and more clients than that.
+#[cfg(unix)]
+#[tokio::test]
+async fn clients_beyond_the_file_descriptors_are_waited_for_warned_about_and_counted() {
+    let mut child = Command::new("sh")
+        .args(["-c", "ulimit -n 40; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_dgemma-server")])
+        .args(["--addr", "127.0.0.1:0", "--model"])
+        .arg(crate::common::demo_model())
+        .env_remove("DGEMMA_API_KEYS")
+        .env_remove("RUST_LOG")
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let address = lines
+        .find_map(|line| line.split_once("listening on http://").map(|(_, found)| found.to_owned()))
+        .unwrap();
+    let _server = Running(child);
+    wait_until_ready(&address).await;
+    let clients: Vec<_> = (0..60).map(|_| std::net::TcpStream::connect(&address).unwrap()).collect();
+    let warning = lines.find(|line| line.contains("cannot accept connections")).unwrap();
+    assert!(warning.contains("hint:") && warning.contains("ulimit -n"), "{warning}");
+    drop(clients);
+    let reply = crate::common::client().get(format!("http://{address}/metrics")).send().await.unwrap();
+    let metrics = reply.text().await.unwrap();
+    let line = metrics.lines().find(|line| line.starts_with("dgemma_accept_errors_total ")).unwrap();
+    let count: u64 = line.rsplit_once(' ').unwrap().1.parse().unwrap();
+    // A pause stands between two of them.
+    assert!((1..1000).contains(&count), "{line}");
+}
+
 #[test]
 fn without_a_model_it_lists_the_three_ways() {
     let dir = tempfile::tempdir().unwrap();

@@ -183,7 +183,7 @@ async fn work_for_a_client_that_left_stops_between_passes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn shutdown_lets_running_requests_finish_and_takes_no_more() {
+async fn while_it_drains_health_is_told_running_requests_finish_and_no_more_are_taken() {
     let mut server = Server::start(fake()).await;
     server.engine.gate.close();
     let body = request(&triage(), "s").to_string();
@@ -191,16 +191,38 @@ async fn shutdown_lets_running_requests_finish_and_takes_no_more() {
         tokio::spawn(server.client.post(format!("{}/v1/chat/completions", server.url)).body(body).send());
     pass_at(&server.engine.gate).await;
     server.stop();
-    // The listener is gone as soon as the drain begins.
-    while tokio::net::TcpStream::connect(server.addr()).await.is_ok() {
+    // As a probe asks, each time on a connection of its own.
+    let probe = |path: &'static str| {
+        let url = format!("{}{path}", server.url);
+        async move { crate::common::client().get(url).send().await.unwrap() }
+    };
+    while probe("/readyz").await.status() == 200 {
         tokio::task::yield_now().await;
     }
+    for _ in 0..3 {
+        let response = probe("/readyz").await;
+        assert_eq!(
+            (response.status().as_u16(), &response.headers()["retry-after"]),
+            (503, &"2".parse().unwrap())
+        );
+        assert_eq!(json_of(response).await["phase"], "draining");
+        assert_eq!(probe("/livez").await.status(), 200);
+    }
+    let refused = crate::common::client().post(format!("{}/v1/chat/completions", server.url));
+    let refused = refused.body(request(&triage(), "s").to_string()).send().await.unwrap();
+    assert_eq!(openai_error(refused, 503).await["code"], "draining");
+    // One that asks nothing does not hold up the end.
+    let idle = tokio::net::TcpStream::connect(server.addr()).await.unwrap();
     assert!(!running.is_finished());
     server.engine.gate.open();
     let reply = running.await.unwrap().unwrap();
     assert_eq!(reply.status(), 200);
     assert_eq!(json_of(reply).await["choices"][0]["finish_reason"], "stop");
+    let (address, started) = (server.addr().to_owned(), std::time::Instant::now());
     server.ended().await.unwrap();
+    assert!(started.elapsed() < Duration::from_secs(10), "it waited for the drain time");
+    assert!(tokio::net::TcpStream::connect(address).await.is_err(), "the listener is gone with it");
+    drop(idle);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use dgemma_server::engine::fake::{Fake, Fault};
 use serde_json::{Value, json};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpSocket;
 
 use crate::common::talk::{events, generated, says, user, with};
@@ -115,15 +115,21 @@ async fn a_client_that_stays_and_reads_nothing_is_given_up() {
     socket.set_recv_buffer_size(4096).unwrap();
     let mut socket = socket.connect(server.addr().parse().unwrap()).await.unwrap();
     let body = with(user("Go"), &json!({"stream": true, "max_tokens": 1_000_000})).to_string();
-    let head =
-        format!("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", body.len());
+    let head = format!(
+        "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
     socket.write_all((head + &body).as_bytes()).await.unwrap();
     let patience = std::time::Instant::now() + Duration::from_secs(30);
     while !server.get("/metrics").await.text().await.unwrap().contains("dgemma_cancelled_total 1\n") {
         assert!(std::time::Instant::now() < patience, "it is waited for without end");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    drop(socket);
+    // The connection is let go as well: what the system still holds of the reply comes, then its end.
+    let mut rest = Vec::new();
+    let end = tokio::time::timeout(Duration::from_secs(20), socket.read_to_end(&mut rest));
+    assert!(end.await.is_ok(), "the connection stays");
+    assert!(!String::from_utf8_lossy(&rest).contains("[DONE]"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -137,6 +137,17 @@ fn tojson_is_the_one_of_transformers() {
 }
 
 #[test]
+fn templates_find_what_transformers_gives_them() {
+    let source = "{% if tools is not none or documents is not none %}some{% endif %}{% for m in messages %}{%- generation -%} {{ m.content }} \
+                  {%- endgeneration %}{% endfor %}";
+    let template = ChatTemplate::new(source.into(), String::new(), String::new()).unwrap();
+    let tokenizer = Tokenizer::from_dir(&fixture("demo-model")).unwrap();
+    let messages = [Message::text("user", "one"), Message::text("assistant", "two")];
+    let text = template.render(&tokenizer, &messages, &RenderOptions::default()).unwrap().text();
+    assert_eq!(text, "onetwo");
+}
+
+#[test]
 fn a_text_has_at_least_as_many_tokens_as_its_length_says() {
     let tokenizer = Tokenizer::from_dir(&fixture("demo-model")).unwrap();
     for text in [

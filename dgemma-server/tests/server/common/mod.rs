@@ -10,6 +10,7 @@ use dgemma_server::http::keys::Keys;
 use dgemma_server::read::Text;
 use dgemma_server::scheduler::policy::Budget;
 use dgemma_server::{Error, Options, Parts, serve};
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Client, Response};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -53,6 +54,7 @@ pub(crate) fn options() -> Options {
         queue_wait: Duration::from_secs(30),
         keys: Keys::default(),
         cors_origins: Vec::new(),
+        hosts: Vec::new(),
         log_content: false,
     }
 }
@@ -60,7 +62,8 @@ pub(crate) fn options() -> Options {
 pub(crate) fn client() -> Client {
     // An error says only that another test was first.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    Client::builder().no_proxy().build().unwrap()
+    let json = (CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    Client::builder().no_proxy().default_headers(HeaderMap::from_iter([json])).build().unwrap()
 }
 
 impl Server {
