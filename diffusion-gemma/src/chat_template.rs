@@ -157,7 +157,7 @@ impl ChatTemplate {
             }
             value => minijinja::escape_formatter(out, state, value),
         });
-        env.add_template_owned(NAME, without_generation_tags(&source))
+        env.add_template_owned(NAME, without_generation_tags(source))
             .map_err(|e| Error::Template(describe(&e)))?;
         Ok(Self { env, mentions_channel, bos_token, eos_token })
     }
@@ -193,9 +193,12 @@ impl ChatTemplate {
 }
 
 /// transformers knows a block around what the model wrote, for training: `{% generation %}`. It changes nothing in a prompt.
-fn without_generation_tags(source: &str) -> String {
+fn without_generation_tags(source: String) -> String {
+    if !source.contains("endgeneration") {
+        return source;
+    }
     let mut out = String::with_capacity(source.len());
-    let mut rest = source;
+    let mut rest = source.as_str();
     while let Some((before, tag)) = rest.split_once("{%") {
         let Some((inner, after)) = tag.split_once("%}") else { break };
         let tag = match inner.trim_matches(|c: char| c.is_whitespace() || matches!(c, '-' | '+')) {

@@ -139,7 +139,7 @@ mod tests {
         end.send(()).unwrap();
         tokio::task::block_in_place(|| pieces.recv_timeout(Duration::from_secs(20)).unwrap());
         assert!(metrics.render().unwrap().contains("dgemma_encodings_abandoned_total 1\n"));
-        assert_eq!(decider.encode(|wanted| wanted.check()).await.ok(), Some(()), "others are not told");
+        assert_eq!(decider.encode(Wanted::check).await.ok(), Some(()), "others are not told");
         assert!(metrics.render().unwrap().contains("dgemma_encodings_abandoned_total 1\n"));
         let patience = std::time::Instant::now() + Duration::from_secs(20);
         while decider.encoding.available_permits() < cores {

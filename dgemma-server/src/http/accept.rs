@@ -43,7 +43,7 @@ impl Door {
             match self.listener.accept().await {
                 Ok((stream, _)) => return stream,
                 Err(error) if is_of_client(&error) => {
-                    tracing::debug!(%error, "a connection was gone at once")
+                    tracing::debug!(%error, "a connection was gone at once");
                 }
                 Err(error) => self.no_room(&error),
             }

@@ -46,7 +46,7 @@ impl Visitors {
             return Ok(());
         }
         // HTTP/2 has it in the URI.
-        let authority = request.uri().authority().map(|authority| authority.to_string());
+        let authority = request.uri().authority().map(ToString::to_string);
         let authority =
             authority.or_else(|| request.headers().get(header::HOST).map(shown)).unwrap_or_default();
         if rules.on_loopback && !authority.trim().is_empty() && !rules.is_own(&authority) {

@@ -129,8 +129,9 @@ async fn a_client_that_sends_everything_before_it_reads_gets_its_refusal() {
             20 << 20
         );
         socket.write_all(head.as_bytes()).await.unwrap();
+        let piece = vec![b' '; 1 << 20];
         for _ in 0..20 {
-            socket.write_all(&[b' '; 1 << 20]).await.unwrap();
+            socket.write_all(&piece).await.unwrap();
         }
         assert_eq!(parsed(&rest(&mut socket).await).0, status);
     }
