@@ -40,6 +40,8 @@ SCHEMAS = [
 WORDS = "the invoice server was charged twice please help our database is down again since monday thank you".split()
 # An allocator that keeps freed memory for later, in pages of 2 MiB, hides what is held.
 GIVE_BACK = {"MIMALLOC_PURGE_DELAY": "0", "MIMALLOC_ALLOW_THP": "0"}
+# Far beyond every limit of the server: the machine itself may stand still for a minute.
+PATIENCE_SECONDS = 300
 # Until idle threads, which end after 10 s, have given back theirs.
 REST_SECONDS = 12
 # What a refusal may be. Anything else, a 500 above all, is a fault.
@@ -83,7 +85,7 @@ class Soak:
     def exchange(self, kind, path, body, expected=None, headers=(), method="POST", pause_seconds=0.0):
         """One request with a reply. `expected`: the statuses that this request can have, besides those of a busy server."""
         headers = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json", **dict(headers)}
-        connection = self.server.connect()
+        connection = self.server.connect(PATIENCE_SECONDS)
         try:
             if pause_seconds:
                 connection.putrequest(method, path)
