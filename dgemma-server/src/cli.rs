@@ -12,6 +12,7 @@ use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
+use diffusion_gemma::weights::Profile;
 use diffusion_gemma::{DType, Quant};
 
 use crate::engine::diffusion::OpenOptions;
@@ -19,7 +20,7 @@ use crate::error::Error;
 use crate::http::keys::{self, Keys};
 use crate::log;
 use crate::scheduler::policy::Budget;
-use crate::{Options, build, download, model_dir, threads};
+use crate::{Options, build, device, download, model_dir, threads};
 
 /// Serves a `DiffusionGemma` checkpoint over an OpenAI-compatible HTTP API with typed decisions.
 ///
@@ -50,7 +51,7 @@ pub struct Arguments {
 pub struct ModelArguments {
     /// Checkpoint folder [env: DGEMMA_MODEL] [default: the only checkpoint in ./model]
     // The variable is read in `model_dir`, which says where a model was looked for.
-    #[arg(global = true, long = "model", id = "model", value_name = "DIR")]
+    #[arg(global = true, short, long = "model", id = "model", value_name = "DIR")]
     pub dir: Option<PathBuf>,
 
     /// Most tokens of a prompt and its canvas together [default: what the model allows, at most 32768]
@@ -68,6 +69,18 @@ pub struct ModelArguments {
     /// Quantise the layers' weights on load; embeddings, norms and router stay as stored
     #[arg(global = true, long, default_value = "none", env = "DGEMMA_QUANT")]
     pub quant: QuantArgument,
+
+    /// Where to compute: auto, cpu, metal, cuda or cuda:N; GPUs need a build for them
+    #[arg(global = true, long, value_name = "DEVICE", default_value = "auto", env = "DGEMMA_DEVICE")]
+    pub device: device::Choice,
+
+    /// Split the layers over devices, as in cuda:0=0-14,cuda:1=15-29; embedding and head go with the first
+    #[arg(global = true, long, value_name = "MAP", env = "DGEMMA_DEVICE_MAP")]
+    pub device_map: Option<device::Map>,
+
+    /// Memory to plan for [default: what the system says is available]
+    #[arg(global = true, long, value_name = "GIB", value_parser = gib, env = "DGEMMA_MEMORY_GIB")]
+    pub memory_gib: Option<f64>,
 
     /// Memory for encoded prompt beginnings that later prompts reuse, in MiB; 0 keeps none
     #[arg(global = true, long, value_name = "MIB", default_value_t = 512, env = "DGEMMA_PREFIX_CACHE_MIB")]
@@ -122,6 +135,44 @@ pub struct ServingArguments {
 /// What to do instead of serving.
 #[derive(Debug, Clone, Subcommand)]
 pub enum Command {
+    /// Print what a checkpoint is made of: format, encodings, sizes
+    ///
+    /// Example: dgemma-server inspect -m model/diffgemma-26b-a4b-it-q4
+    Inspect {
+        /// List every tensor: name, encoding, shape, bytes
+        #[arg(long)]
+        tensors: bool,
+    },
+    /// Read a checkpoint through: digests, names, shapes, every number
+    ///
+    /// Example: dgemma-server verify -m model/diffgemma-26b-a4b-it-q4
+    Verify,
+    /// Write a checkpoint as a .dgq pack with fewer bits
+    ///
+    /// Example: dgemma-server quantize -m model/diffusiongemma-26B-A4B-it -o model/diffgemma-q6 --profile q6
+    Quantize {
+        /// Folder of the new pack
+        #[arg(short, long, value_name = "DIR")]
+        out: PathBuf,
+        /// What is kept in how many bits
+        #[arg(long, default_value = "q4")]
+        profile: ProfileArgument,
+    },
+    /// Print what a model would take in memory; fails where it does not fit
+    ///
+    /// Example: dgemma-server plan --published q4 --ctx 32768 --memory-gib 32
+    Plan {
+        /// Sequences of full length at a time
+        #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one())]
+        batch: usize,
+        /// Plan for the published 26B model in this form, which need not be here
+        #[arg(long, value_name = "FORM")]
+        published: Option<Published>,
+    },
+    /// Make one reply on the terminal, with timing
+    ///
+    /// Example: dgemma-server ask -m model/diffgemma-26b-a4b-it-q4 -p "Explain discrete text diffusion in two sentences."
+    Ask(Question),
     /// Measure one decision in this process: cold, and with the schema already encoded
     ///
     /// Example: dgemma-server --model fixtures/demo-model --threads 2 bench --runs 200
@@ -156,6 +207,71 @@ pub enum Command {
     },
 }
 
+/// One question for `ask`.
+#[derive(Debug, Clone, Args)]
+pub struct Question {
+    /// What to ask
+    #[arg(short, long, value_name = "TEXT")]
+    pub prompt: String,
+    /// Most tokens of the reply
+    #[arg(long, value_name = "TOKENS", default_value_t = 2048, value_parser = at_least_one())]
+    pub max_new_tokens: usize,
+    /// Let the model think first; thoughts go to stderr
+    #[arg(long)]
+    pub think: bool,
+    /// The same seed gives the same reply
+    #[arg(long, default_value_t = 42)]
+    pub seed: u64,
+}
+
+/// What of the weights a pack keeps in fewer bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ProfileArgument {
+    /// Experts in 4 bits, self-conditioning in 8
+    Q4,
+    /// Experts in 6 bits, self-conditioning in 8
+    Q6,
+    /// Experts, attention, dense layers and self-conditioning in 8 bits
+    Q8,
+    /// Experts, attention and dense layers in 4-bit floats, self-conditioning in 8 bits
+    Nvfp4,
+}
+
+impl From<ProfileArgument> for Profile {
+    fn from(profile: ProfileArgument) -> Self {
+        match profile {
+            ProfileArgument::Q4 => Self::Q4,
+            ProfileArgument::Q6 => Self::Q6,
+            ProfileArgument::Q8 => Self::Q8,
+            ProfileArgument::Nvfp4 => Self::Nvfp4,
+        }
+    }
+}
+
+/// A form of the published 26B model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Published {
+    Bf16,
+    Q4,
+    Q6,
+    Q8,
+    Nvfp4,
+}
+
+impl Published {
+    /// The profile of the pack; `None`: as published.
+    #[must_use]
+    pub fn profile(self) -> Option<Profile> {
+        match self {
+            Self::Bf16 => None,
+            Self::Q4 => Some(Profile::Q4),
+            Self::Q6 => Some(Profile::Q6),
+            Self::Q8 => Some(Profile::Q8),
+            Self::Nvfp4 => Some(Profile::Nvfp4),
+        }
+    }
+}
+
 /// Form of the weights of the layers in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum QuantArgument {
@@ -186,6 +302,14 @@ impl QuantArgument {
 pub enum Dtype {
     F32,
     Bf16,
+}
+
+/// A number of GiB.
+fn gib(text: &str) -> Result<f64, String> {
+    let number: Option<f64> = text.parse().ok();
+    number
+        .filter(|gib| gib.is_finite() && *gib > 0.0)
+        .ok_or_else(|| "a number of GiB, as in 24 or 0.5".into())
 }
 
 /// An address with a port. A name would have to be looked up, and might mean several.
@@ -284,6 +408,9 @@ impl Arguments {
                 Dtype::Bf16 => DType::BF16,
             },
             quant: self.model.quant.form(),
+            device: self.model.device,
+            device_map: self.model.device_map.clone().unwrap_or_default(),
+            pass_rows: self.serving.pass_rows,
             context_tokens: self.model.ctx,
             prefix_cache_bytes: self.model.prefix_cache_mib << 20,
             threads: threads::in_use(),

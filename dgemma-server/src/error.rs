@@ -6,6 +6,7 @@
 use std::path::PathBuf;
 
 use decision::{ReadingError, SchemaError};
+use diffusion_gemma::Gib;
 
 use crate::engine::EngineError;
 use crate::queue::{Refused, Unanswered};
@@ -205,6 +206,14 @@ pub enum Error {
          variable separates them by commas; without both everybody is served"
     )]
     Keys { source_name: String, reason: &'static str },
+    /// `device`: as it was asked for.
+    #[error("{device}: {reason}; hint: {hint}")]
+    Device { device: String, reason: String, hint: String },
+    #[error(
+        "the plan takes {}, of which {} for weights and {} for keys and values; there are {limit}; hint: {advice}",
+        Gib(*needed), Gib(*weights), Gib(*kv)
+    )]
+    Memory { needed: u64, weights: u64, kv: u64, limit: String, advice: String },
     #[error("{what}: {source}; hint: {hint}")]
     Io { what: String, source: std::io::Error, hint: &'static str },
     #[error(
@@ -322,6 +331,8 @@ impl Error {
             | Self::NoModel { .. }
             | Self::NotACheckpoint { .. }
             | Self::Keys { .. }
+            | Self::Device { .. }
+            | Self::Memory { .. }
             | Self::Io { .. }
             | Self::BenchDiffers { .. }
             | Self::BenchFile { .. }
@@ -391,6 +402,8 @@ impl Error {
             | Self::NoModel { .. }
             | Self::NotACheckpoint { .. }
             | Self::Keys { .. }
+            | Self::Device { .. }
+            | Self::Memory { .. }
             | Self::Io { .. }
             | Self::BenchDiffers { .. }
             | Self::BenchFile { .. }

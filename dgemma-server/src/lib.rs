@@ -9,6 +9,8 @@ pub mod bench;
 pub mod build;
 pub mod chat;
 pub mod cli;
+pub mod commands;
+pub mod device;
 pub mod download;
 pub mod engine;
 pub mod error;

@@ -11,7 +11,7 @@ use dgemma_server::cli::{Arguments, Command};
 use dgemma_server::engine::diffusion::{DiffusionEngine, OpenOptions};
 use dgemma_server::http::listen;
 use dgemma_server::read::Text;
-use dgemma_server::{Error, Parts, bench, download, log, model_dir, serve, threads};
+use dgemma_server::{Error, Parts, bench, commands, download, log, model_dir, serve, threads};
 use diffusion_gemma::DType;
 
 /// A pass takes and returns megabytes again and again. This allocator keeps them, and gives back what is not needed.
@@ -55,8 +55,14 @@ async fn run(arguments: &Arguments) -> Result<(), Error> {
     if let Some(Command::Download { repo, revision, jobs, out }) = &arguments.command {
         return fetch(repo, revision, *jobs, out.as_deref()).await;
     }
+    if let Some(done) = commands::run(arguments) {
+        return done;
+    }
     let dir = arguments.checkpoint()?;
     let options = arguments.open_options(dir.clone());
+    let memory_gib = arguments.model.memory_gib;
+    let open =
+        move |options: &OpenOptions, report: &mut dyn FnMut(u64, u64)| open(options, memory_gib, report);
     if let Some(Command::Bench { quality: Some(file), .. }) = &arguments.command {
         let items = bench::quality::items(file)?;
         let plain = OpenOptions { dtype: DType::F32, quant: None, ..options.clone() };
@@ -105,7 +111,12 @@ async fn fetch(repo: &str, revision: &str, jobs: usize, out: Option<&Path>) -> R
         .map_err(|source| Error::io("cannot print what was fetched", source))
 }
 
-fn open(options: &OpenOptions, report: &mut dyn FnMut(u64, u64)) -> Result<Parts<DiffusionEngine>, Error> {
+fn open(
+    options: &OpenOptions,
+    memory_gib: Option<f64>,
+    report: &mut dyn FnMut(u64, u64),
+) -> Result<Parts<DiffusionEngine>, Error> {
     let text = Text::from_dir(&options.dir)?;
+    commands::memory::check(options, memory_gib)?;
     Ok(Parts { engine: DiffusionEngine::open(options, report)?, text })
 }

@@ -3,6 +3,8 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use diffusion_gemma::weights::{BLOB, MANIFEST, is_pack};
+
 use crate::error::Error;
 
 /// The environment variable that names a checkpoint.
@@ -12,11 +14,12 @@ pub const VARIABLE: &str = "DGEMMA_MODEL";
 pub fn find(flag: Option<PathBuf>, variable: Option<OsString>, working_dir: &Path) -> Result<PathBuf, Error> {
     let named = flag.or_else(|| variable.filter(|value| !value.is_empty()).map(PathBuf::from));
     if let Some(path) = named {
+        let path = folder_of(path);
         return if is_checkpoint(&path) { Ok(path) } else { Err(Error::NotACheckpoint { path }) };
     }
     let mut found: Vec<PathBuf> = std::fs::read_dir(working_dir.join("model"))
         .map(|entries| {
-            entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| is_checkpoint(path)).collect()
+            entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| is_whole(path)).collect()
         })
         .unwrap_or_default();
     found.sort();
@@ -37,6 +40,21 @@ pub fn name(path: &Path) -> String {
     // `.` and `..` have no name of their own.
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     path.file_name().map_or_else(|| "model".into(), |name| name.to_string_lossy().into_owned())
+}
+
+/// The folder of a pack that is named by its manifest or its blob.
+fn folder_of(path: PathBuf) -> PathBuf {
+    let in_pack = path.is_file() && path.file_name().is_some_and(|name| name == MANIFEST || name == BLOB);
+    match path.parent() {
+        Some(parent) if in_pack && parent.as_os_str().is_empty() => PathBuf::from("."),
+        Some(parent) if in_pack => parent.to_owned(),
+        _ => path,
+    }
+}
+
+/// Not half of a pack, which has a manifest and as yet no blob.
+fn is_whole(path: &Path) -> bool {
+    is_checkpoint(path) && (!is_pack(path) || path.join(BLOB).is_file())
 }
 
 fn is_checkpoint(path: &Path) -> bool {
@@ -87,6 +105,19 @@ mod tests {
         checkpoint(dir.path(), "model/only");
         let error = find(Some(dir.path().join("typo")), None, dir.path()).unwrap_err().to_string();
         assert!(error.contains("typo") && error.contains("config.json"), "{error}");
+    }
+
+    #[test]
+    fn a_pack_may_be_named_by_its_files_and_half_a_pack_is_not_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let pack = checkpoint(dir.path(), "model/pack");
+        std::fs::write(pack.join(MANIFEST), "{}").unwrap();
+        assert!(find(None, None, dir.path()).is_err());
+        std::fs::write(pack.join(BLOB), "").unwrap();
+        assert_eq!(find(None, None, dir.path()).unwrap(), pack);
+        for name in [MANIFEST, BLOB] {
+            assert_eq!(find(Some(pack.join(name)), None, dir.path()).unwrap(), pack);
+        }
     }
 
     #[test]

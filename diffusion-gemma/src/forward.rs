@@ -8,14 +8,14 @@
 
 use std::ops::Range;
 
-use candle_core::Tensor;
+use candle_core::{Device, Tensor};
 
 use crate::config::Attention;
 use crate::error::{Error, Result};
 use crate::kv::{LayerKv, Prefix};
 use crate::model::{Layer, Model};
 use crate::ops;
-use crate::rope::RopeTable;
+use crate::rope::{Rope, RopeTable};
 
 /// One sequence's part of a pass: new prompt tokens after a prefix, and canvases that see both.
 #[derive(Debug)]
@@ -85,20 +85,21 @@ impl Model {
             return Err(Error::Input("a pass needs at least one row".into()));
         }
         let mut x = self.flat_embeddings(&plan.prompt, segments)?;
-        let tables = [Attention::Sliding, Attention::Full].map(|kind| {
-            let rope = if kind == Attention::Sliding { &self.rope_sliding } else { &self.rope_full };
-            rope.table(&plan.positions, self.dtype, &self.device)
-        });
-        let [sliding, full] = tables;
-        let (sliding, full) = (sliding?, full?);
         let mut grown: Vec<Vec<LayerKv>> =
             segments.iter().map(|_| Vec::with_capacity(self.layers.len())).collect();
         let last = self.layers.len() - 1;
-        for i in 0..self.layers.len() {
-            let table = if self.config.layers[i].attention == Attention::Sliding { &sliding } else { &full };
+        let mut tables = self.tables(&plan, &self.device)?;
+        for (i, layer) in self.layers.iter().enumerate() {
+            // The rows go along from device to device.
+            if !layer.device.same_device(x.device()) {
+                x = x.to_device(&layer.device)?;
+                tables = self.tables(&plan, &layer.device)?;
+            }
+            let table = &tables[usize::from(self.config.layers[i].attention == Attention::Full)];
             let wanted = (i == last).then_some(plan.read.as_slice());
             x = self.flat_layer(i, &x, &plan, segments, table, wanted, &mut grown)?;
         }
+        x = x.to_device(&self.device)?;
         let hidden = if plan.read.is_empty() { None } else { Some(self.norm(&x, Some(&self.norm))?) };
         segments
             .iter()
@@ -116,6 +117,12 @@ impl Model {
                 Ok(SegmentOutput { prefix, hidden: hidden.collect::<Result<_>>()? })
             })
             .collect()
+    }
+
+    /// Rotations of every row, of sliding and of full layers.
+    fn tables(&self, plan: &Plan, device: &Device) -> Result<[RopeTable; 2]> {
+        let table = |rope: &Rope| rope.table(&plan.positions, self.dtype, device);
+        Ok([table(&self.rope_sliding)?, table(&self.rope_full)?])
     }
 
     fn norm(&self, x: &Tensor, weight: Option<&Tensor>) -> Result<Tensor> {
@@ -167,7 +174,7 @@ impl Model {
             // A prefill alone: nobody asks.
             Some([]) => (normed.clone(), layer.qkv.part(&normed, kv_columns)?, 0),
             Some(read) => {
-                let at = Tensor::new(read, &self.device)?;
+                let at = Tensor::new(read, x.device())?;
                 let asking = layer.qkv.part(&normed.index_select(&at, 0)?, 0..q_width)?;
                 let table =
                     RopeTable { cos: table.cos.index_select(&at, 0)?, sin: table.sin.index_select(&at, 0)? };
@@ -192,7 +199,7 @@ impl Model {
         let (x, scalars) = match wanted {
             None => (x.clone(), plan.scalars(layer)),
             Some(read) => (
-                x.index_select(&Tensor::new(read, &self.device)?, 0)?,
+                x.index_select(&Tensor::new(read, x.device())?, 0)?,
                 vec![layer.decoder_scalar as f32; read.len()],
             ),
         };

@@ -32,7 +32,7 @@ pub use kv::Prefix;
 pub use linear::Quant;
 pub use load::LoadOptions;
 pub use model::Model;
-pub use plan::{Demand, Gib, MemoryPlan};
+pub use plan::{Demand, Gib, MemoryPlan, PUBLISHED_LAYERS};
 pub use readout::{Settled, SlotLogits};
 pub use sampler::{
     Block, Finish, Generation, GenerationConfig, GenerationStats, Noise, Progress, Reply, generate,

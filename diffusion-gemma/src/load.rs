@@ -22,6 +22,8 @@ use crate::weights::{self, Checkpoint, Class, Deviation, Encoding, Report, Row, 
 pub struct LoadOptions {
     /// Where the weights live.
     pub device: Device,
+    /// Where each layer lives instead; empty: all on `device`, which keeps embedding and head.
+    pub layer_devices: Vec<Device>,
     /// Compute type, f32 or bf16. On a CPU with its own kernels bf16 means bf16 products with f32 sums.
     pub dtype: DType,
     /// Form of the layers' projections and experts; embeddings, norms, router and self-conditioning stay as stored.
@@ -31,7 +33,7 @@ pub struct LoadOptions {
 impl LoadOptions {
     /// On the CPU, not quantised.
     pub fn cpu(dtype: DType) -> Self {
-        Self { device: Device::Cpu, dtype, quant: None }
+        Self { device: Device::Cpu, layer_devices: Vec::new(), dtype, quant: None }
     }
 }
 
@@ -49,14 +51,23 @@ impl Model {
     ) -> Result<Self> {
         let config = Config::from_dir(dir)?;
         cpu::check_choice()?;
-        let mut loader =
-            Loader { checkpoint: Checkpoint::open(dir)?, options, weights: Report::default(), report };
+        let mut loader = Loader {
+            checkpoint: Checkpoint::open(dir)?,
+            options,
+            device: &options.device,
+            weights: Report::default(),
+            report,
+        };
         let file_bytes = loader.checkpoint.file_bytes();
         let (v, h) = (config.vocab_size, config.hidden_size);
         let embed = loader.linear(&[("model.decoder.embed_tokens.weight".into(), v)], h, Role::Kept)?;
         let norm = loader.norm("model.decoder.norm.weight", h)?;
-        let layers =
-            (0..config.layers.len()).map(|i| loader.layer(&config, i)).collect::<Result<Vec<_>>>()?;
+        let mut layers = Vec::with_capacity(config.layers.len());
+        for i in 0..config.layers.len() {
+            loader.device = options.layer_devices.get(i).unwrap_or(&options.device);
+            layers.push(loader.layer(&config, i)?);
+        }
+        loader.device = &options.device;
         let self_conditioning = loader.self_conditioning(&config)?;
         let unused = loader.checkpoint.finish(weights::tensors::deliberately_unused)?;
         let root = (h as f64).sqrt();
@@ -90,6 +101,8 @@ fn config_head_dim(config: &Config, kind: Attention) -> usize {
 struct Loader<'a> {
     checkpoint: Checkpoint,
     options: &'a LoadOptions,
+    /// Where what is loaded next goes.
+    device: &'a Device,
     weights: Report,
     report: &'a mut dyn FnMut(u64, u64),
 }
@@ -126,7 +139,7 @@ impl Loader<'_> {
     fn linear(&mut self, parts: &[(String, usize)], inputs: usize, role: Role) -> Result<Linear> {
         let stored = self.checkpoint.stacked(parts, inputs)?;
         let name = parts.first().map_or("", |(name, _)| name);
-        let linear = linear(self.options, &stored, name, role)?;
+        let linear = linear(self.options, self.device, &stored, name, role)?;
         let deviation = deviation(&stored, &linear)?;
         let row = Row {
             tensors: parts.len(),
@@ -145,13 +158,13 @@ impl Loader<'_> {
     fn experts(&mut self, name: &str, shape: [usize; 3]) -> Result<Vec<Linear>> {
         let stored = self.checkpoint.matrices(name, shape)?;
         // Each expert is decoded, brought into its form and let go of before the next: a stack is never held twice.
-        let options = self.options;
+        let (options, device) = (self.options, self.device);
         let experts: Vec<(Linear, Row)> = stored
             .par_iter()
             .enumerate()
             .with_max_len(1)
             .map(|(number, stored)| {
-                let linear = linear(options, stored, name, Role::Layer)?;
+                let linear = linear(options, device, stored, name, Role::Layer)?;
                 let deviation = if number % MEASURED == 0 { deviation(stored, &linear)? } else { None };
                 let (from_bytes, to_bytes) = (stored.bytes() as u64, linear.bytes() as u64);
                 Ok((linear, Row { tensors: 0, from_bytes, to_bytes, deviation }))
@@ -169,7 +182,7 @@ impl Loader<'_> {
     }
 
     fn norm(&mut self, name: &str, width: usize) -> Result<Tensor> {
-        self.tensor(name, &[width], DType::F32, &self.options.device)
+        self.tensor(name, &[width], DType::F32, self.device)
     }
 
     fn scalar(&mut self, name: &str) -> Result<f64> {
@@ -192,6 +205,7 @@ impl Loader<'_> {
         }
         let decoder_scalar = self.scalar(&format!("{p}.layer_scalar"))?;
         Ok(Layer {
+            device: self.device.clone(),
             input_norm: self.norm(&format!("{p}.input_layernorm.weight"), h)?,
             post_attention_norm: self.norm(&format!("{p}.post_attention_layernorm.weight"), h)?,
             pre_ffn_norm: self.norm(&format!("{p}.pre_feedforward_layernorm.weight"), h)?,
@@ -259,7 +273,8 @@ pub(crate) enum Form {
 impl LoadOptions {
     /// Whether the kernels of `cpu/` compute.
     pub(crate) fn on_kernels(&self) -> bool {
-        self.device.is_cpu() && cpu::isa() != Isa::Portable
+        let devices = std::iter::once(&self.device).chain(&self.layer_devices);
+        cpu::isa() != Isa::Portable && devices.into_iter().all(Device::is_cpu)
     }
 
     /// Type of the activations, and of every matrix that is kept as plain numbers: the kernels of a CPU take and give f32.
@@ -274,7 +289,7 @@ impl LoadOptions {
         if let Some(quant) = quant {
             return Form::Quantised(quant);
         }
-        if self.device.is_cpu() && encoding == Some(Encoding::Bf16) && PackedBf16::supported(inputs) {
+        if self.on_kernels() && encoding == Some(Encoding::Bf16) && PackedBf16::supported(inputs) {
             return Form::Packed;
         }
         match encoding.and_then(|encoding| weights::nearest(encoding, inputs)) {
@@ -284,8 +299,13 @@ impl LoadOptions {
     }
 }
 
-fn linear(options: &LoadOptions, stored: &Stored<'_>, name: &str, role: Role) -> Result<Linear> {
-    let device = &options.device;
+fn linear(
+    options: &LoadOptions,
+    device: &Device,
+    stored: &Stored<'_>,
+    name: &str,
+    role: Role,
+) -> Result<Linear> {
     stored.check_scales(name)?;
     match options.form(stored.encoding(), stored.inputs, role) {
         Form::Quantised(quant) => Linear::quantized(&stored.tensor(DType::F32, device)?, quant),

@@ -20,6 +20,9 @@ const PUBLISHED: &str = r#"{"model_type":"diffusion_gemma","canvas_length":256,"
     "num_hidden_layers":30,"num_attention_heads":16,"num_key_value_heads":8,"head_dim":256,"global_head_dim":512,
     "num_global_key_value_heads":2,"sliding_window":1024,"max_position_embeddings":262144}}"#;
 
+/// Its layers.
+pub const PUBLISHED_LAYERS: usize = 30;
+
 /// What is to be run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Demand {

@@ -32,6 +32,16 @@ pub struct File {
     pub git: Option<String>,
 }
 
+impl File {
+    /// What its content has to be.
+    pub(super) fn digest(&self) -> Digest {
+        match (&self.sha256, &self.git) {
+            (Some(hex), _) => Digest::Sha256(hex.clone()),
+            (None, hex) => Digest::Git(hex.clone().unwrap_or_default()),
+        }
+    }
+}
+
 impl Marker {
     pub(super) fn of(repo: &str, commit: &str, entries: &[Entry]) -> Self {
         let files = entries.iter().map(|entry| {
@@ -42,6 +52,18 @@ impl Marker {
             (entry.path.clone(), File { bytes: entry.bytes, sha256, git })
         });
         Self { repo: repo.into(), commit: commit.into(), files: files.collect() }
+    }
+
+    /// The list of a folder, if it has one.
+    pub(super) fn read(folder: &Path) -> Result<Option<Self>, Error> {
+        let path = folder.join(MARKER);
+        match std::fs::read(&path) {
+            Ok(text) => {
+                serde_json::from_slice(&text).map(Some).map_err(|error| on_disk(&path, &error.into()))
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(on_disk(&path, &error)),
+        }
     }
 
     pub(super) fn write(&self, folder: &Path) -> Result<(), Error> {

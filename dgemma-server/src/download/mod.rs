@@ -105,6 +105,31 @@ pub async fn run(options: &Options) -> Result<Summary, Error> {
 }
 
 /// Whether the file is there, as long as the hub says and with the same digest.
+/// Compares a folder with the list of its download: how many files there are, `None` where there is no list.
+pub fn verify(folder: &Path) -> Result<Option<usize>, Error> {
+    let Some(marker) = Marker::read(folder)? else { return Ok(None) };
+    for (name, file) in &marker.files {
+        let path = folder.join(name);
+        let wanted = file.digest();
+        let bytes = std::fs::metadata(&path).map_err(|source| on_disk(&path, &source))?.len();
+        let found = (bytes == file.bytes)
+            .then(|| digest::of_file(&path, wanted.kind(), bytes))
+            .transpose()
+            .map_err(|source| on_disk(&path, &source))?;
+        if found.as_ref() != Some(&wanted) {
+            return Err(Error::Download {
+                what: path.display().to_string(),
+                reason: format!(
+                    "it has {bytes} bytes and is not what was fetched ({} bytes, {wanted})",
+                    file.bytes
+                ),
+                hint: "run dgemma-server download again: it fetches what is damaged".into(),
+            });
+        }
+    }
+    Ok(Some(marker.files.len()))
+}
+
 async fn present(folder: &Path, entry: &Entry) -> Result<bool, Error> {
     let path = folder.join(&entry.path);
     match std::fs::metadata(&path) {

@@ -16,6 +16,8 @@ use super::prefix_cache::PrefixCache;
 use super::{
     Canvas, Engine, EngineError, EngineInfo, FullRow, PassItem, PassOutput, ReplyOptions, SlotLogits, Step,
 };
+use crate::device;
+use crate::error::Error as ServerError;
 
 /// How to open a checkpoint.
 #[derive(Debug, Clone)]
@@ -26,6 +28,12 @@ pub struct OpenOptions {
     pub dtype: DType,
     /// Form of the layers' weights; `None` keeps them as stored.
     pub quant: Option<Quant>,
+    /// Where to compute.
+    pub device: device::Choice,
+    /// Which layers go where; empty: all to `device`.
+    pub device_map: device::Map,
+    /// Most rows of a pass, for the plan of memory.
+    pub pass_rows: usize,
     /// Most tokens of a prompt and its canvas; `None`: what the model allows, at most [`DEFAULT_CONTEXT_TOKENS`].
     pub context_tokens: Option<usize>,
     /// Bytes of encoded prefixes kept for reuse; 0 keeps none.
@@ -71,37 +79,58 @@ impl Sequence {
     }
 }
 
+impl OpenOptions {
+    /// How to load, with the devices opened. `layers`: of the model, for the device map.
+    pub fn load_options(&self, layers: usize) -> Result<LoadOptions, ServerError> {
+        let device = self.device_map.first().unwrap_or(self.device).open()?;
+        let layer_devices = self.device_map.open(layers)?;
+        Ok(LoadOptions { device, layer_devices, quant: self.quant, ..LoadOptions::cpu(self.dtype) })
+    }
+}
+
+/// Most tokens of a prompt and its canvas together, as asked for or as the model allows.
+pub fn context_tokens(options: &OpenOptions, config: &Config) -> Result<usize, Error> {
+    let limit = config.max_position_embeddings;
+    match options.context_tokens {
+        None => Ok(DEFAULT_CONTEXT_TOKENS.min(limit)),
+        Some(wanted) if wanted < 2 * config.canvas_length => Err(Error::Input(format!(
+            "a context of {wanted} tokens is asked for, too few for a prompt beside a canvas of {}; hint: --ctx {} or more",
+            config.canvas_length,
+            2 * config.canvas_length
+        ))),
+        Some(wanted) if wanted <= limit => Ok(wanted),
+        Some(wanted) => Err(Error::Input(format!(
+            "a context of {wanted} tokens is asked for, the model's positions end at {limit}; hint: --ctx {limit} or less"
+        ))),
+    }
+}
+
 impl DiffusionEngine {
+    /// Loads a model and logs what became of its weights. `report` hears loaded and total bytes as it goes.
+    pub fn load(options: &OpenOptions, report: &mut dyn FnMut(u64, u64)) -> Result<Model, ServerError> {
+        let layers = Config::from_dir(&options.dir)?.layers.len();
+        let model = Model::load_reporting(&options.dir, &options.load_options(layers)?, report)?;
+        for line in model.weights().to_string().lines() {
+            tracing::info!("weights: {line}");
+        }
+        Ok(model)
+    }
+
     /// Loads a checkpoint. `report` hears loaded and total bytes as it goes.
-    pub fn open(options: &OpenOptions, report: &mut dyn FnMut(u64, u64)) -> Result<Self, Error> {
-        let load = LoadOptions { quant: options.quant, ..LoadOptions::cpu(options.dtype) };
-        let model = Model::load_reporting(&options.dir, &load, report)?;
+    pub fn open(options: &OpenOptions, report: &mut dyn FnMut(u64, u64)) -> Result<Self, ServerError> {
+        let device = options.device_map.first().unwrap_or(options.device);
+        tracing::info!("device: {}; {}", device.describe(), diffusion_gemma::cpu_kernels());
+        let model = Self::load(options, report)?;
         let unused = model.unused_tensors();
         if let Some(first) = unused.first() {
             tracing::info!(count = unused.len(), first, "tensors of the checkpoint are deliberately unused");
         }
         let config = model.config();
-        let limit = config.max_position_embeddings;
-        let context_tokens = match options.context_tokens {
-            None => DEFAULT_CONTEXT_TOKENS.min(limit),
-            Some(wanted) if wanted < 2 * config.canvas_length => {
-                return Err(Error::Input(format!(
-                    "a context of {wanted} tokens is asked for, too few for a prompt beside a canvas of {}; hint: --ctx {} or more",
-                    config.canvas_length,
-                    2 * config.canvas_length
-                )));
-            }
-            Some(wanted) if wanted <= limit => wanted,
-            Some(wanted) => {
-                return Err(Error::Input(format!(
-                    "a context of {wanted} tokens is asked for, the model's positions end at {limit}; hint: --ctx {limit} or less"
-                )));
-            }
-        };
+        let threads = options.threads;
         let info = EngineInfo {
             engine: "diffusion",
-            device: format!("cpu, {} threads, {}", options.threads, options.dtype.as_str()),
-            context_tokens,
+            device: format!("{}, {threads} threads, {}", device.resolved(), options.dtype.as_str()),
+            context_tokens: context_tokens(options, config)?,
             canvas_tokens: config.canvas_length,
             vocab_size: config.vocab_size,
         };

@@ -21,4 +21,5 @@ mod stream;
 mod systemone;
 mod thinking;
 mod tools;
+mod weights;
 mod wide;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::common::{demo_model, options, text, triage};
 use decision::softmax;
+use dgemma_server::device::{Choice, Map};
 use dgemma_server::engine::diffusion::{DiffusionEngine, OpenOptions};
 use dgemma_server::engine::{Canvas, Engine, PassItem, Slot};
 use dgemma_server::{Parts, serve};
@@ -22,6 +23,9 @@ fn open(prefix_cache_bytes: usize) -> DiffusionEngine {
         context_tokens: None,
         prefix_cache_bytes,
         threads: 2,
+        device: Choice::Cpu,
+        device_map: Map::default(),
+        pass_rows: 2048,
     };
     DiffusionEngine::open(&options, &mut |_, _| ()).unwrap()
 }
@@ -36,6 +40,9 @@ fn a_context_without_room_beside_a_canvas_is_refused_at_the_start() {
             context_tokens: Some(tokens),
             prefix_cache_bytes: 0,
             threads: 2,
+            device: Choice::Cpu,
+            device_map: Map::default(),
+            pass_rows: 2048,
         };
         let opened = DiffusionEngine::open(&options, &mut |_, _| ());
         assert_eq!(opened.is_ok(), starts, "{tokens}");

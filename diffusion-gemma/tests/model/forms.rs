@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::common::{Tolerance, fixture};
 use candle_core::{Device, Tensor};
-use diffusion_gemma::{CanvasRows, DType, LoadOptions, Model, Prefix, Quant, Segment};
+use diffusion_gemma::{CanvasRows, DType, Demand, LoadOptions, MemoryPlan, Model, Prefix, Quant, Segment};
 
 /// Logits of ten tokens at every row of a canvas after a short prompt.
 fn logits(model: &Model) -> Vec<f32> {
@@ -84,4 +84,37 @@ fn fewer_bits_are_further_off_and_none_is_another_model() {
 fn quantised_weights_take_less_memory() {
     let bytes = |quant| load(&fixture("demo-model"), DType::F32, quant).weight_bytes();
     assert!(bytes(Some(Quant::Q8_0)) < bytes(None));
+}
+
+#[test]
+fn layers_split_over_two_devices_give_the_same_numbers() {
+    let whole = load(&fixture("tiny-text"), DType::F32, None);
+    let layers = whole.config().layers.len();
+    // Two CPUs are one device to the tensor library; what is split is where each layer says it lives.
+    let layer_devices: Vec<Device> = (0..layers).map(|_| Device::Cpu).collect();
+    let options = LoadOptions { layer_devices, ..LoadOptions::cpu(DType::F32) };
+    let split = Model::load(&fixture("tiny-text"), &options).unwrap();
+    assert_eq!(split.layer_devices().count(), layers);
+    assert_eq!(logits(&split), logits(&whole));
+}
+
+#[test]
+fn a_plan_counts_the_bytes_that_loading_takes() {
+    let demand = Demand { context_tokens: 1024, sequences: 1, pass_rows: 256, prefix_cache_bytes: 0 };
+    for quant in [None, Some(Quant::Q8_0), Some(Quant::Q6K), Some(Quant::Q4K)] {
+        for dtype in [DType::F32, DType::BF16] {
+            let options = LoadOptions { quant, ..LoadOptions::cpu(dtype) };
+            let plan = MemoryPlan::of_checkpoint(&fixture("demo-model"), &options, demand).unwrap();
+            let model = Model::load(&fixture("demo-model"), &options).unwrap();
+            let (planned, found) = (plan.weights().bytes(), model.weights().bytes());
+            // Stacked matrices are padded together, planned ones each for itself.
+            let apart = planned.abs_diff(found) as f64 / found as f64;
+            assert!(
+                apart < 0.01,
+                "{quant:?} {dtype:?}: planned {planned}, found {found}\n{}{}",
+                plan.weights(),
+                model.weights()
+            );
+        }
+    }
 }
