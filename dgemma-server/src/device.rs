@@ -68,13 +68,13 @@ impl Choice {
 
     /// The device itself.
     pub fn open(self) -> Result<Device, Error> {
-        let missing = |feature: &str| Error::Device {
-            device: self.to_string(),
+        let missing = |feature: &str| Error::Setup {
+            what: self.to_string(),
             reason: format!("this build has no {feature}"),
             hint: format!("build with `cargo build --release --features {feature}`, or use --device cpu"),
         };
-        let failed = |error: &dyn fmt::Display| Error::Device {
-            device: self.to_string(),
+        let failed = |error: &dyn fmt::Display| Error::Setup {
+            what: self.to_string(),
             reason: error.to_string(),
             hint: "see that the driver works and the number is one of the machine's, or use --device cpu"
                 .into(),
@@ -99,8 +99,8 @@ impl Choice {
         if runs_on(built, gpu.capability) {
             return Ok(());
         }
-        Err(Error::Device {
-            device: self.to_string(),
+        Err(Error::Setup {
+            what: self.to_string(),
             reason: format!(
                 "this build is for compute capability {built}, and the {} has {}",
                 gpu.name, gpu.capability
@@ -199,8 +199,8 @@ impl Map {
         if self.0.is_empty() {
             return Ok(Vec::new());
         }
-        let refuse = |reason: String| Error::Device {
-            device: "the device map".into(),
+        let refuse = |reason: String| Error::Setup {
+            what: "the device map".into(),
             reason,
             hint: format!("name every layer from 0 to {} once, in order", layers.saturating_sub(1)),
         };

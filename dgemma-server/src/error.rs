@@ -206,9 +206,9 @@ pub enum Error {
          variable separates them by commas; without both everybody is served"
     )]
     Keys { source_name: String, reason: &'static str },
-    /// `device`: as it was asked for.
-    #[error("{device}: {reason}; hint: {hint}")]
-    Device { device: String, reason: String, hint: String },
+    /// `what`: a device, a map of devices, or a file, as it was named.
+    #[error("{what}: {reason}; hint: {hint}")]
+    Setup { what: String, reason: String, hint: String },
     #[error(
         "the plan takes {}, of which {} for weights and {} for keys and values; there are {limit}; hint: {advice}",
         Gib(*needed), Gib(*weights), Gib(*kv)
@@ -331,7 +331,7 @@ impl Error {
             | Self::NoModel { .. }
             | Self::NotACheckpoint { .. }
             | Self::Keys { .. }
-            | Self::Device { .. }
+            | Self::Setup { .. }
             | Self::Memory { .. }
             | Self::Io { .. }
             | Self::BenchDiffers { .. }
@@ -402,7 +402,7 @@ impl Error {
             | Self::NoModel { .. }
             | Self::NotACheckpoint { .. }
             | Self::Keys { .. }
-            | Self::Device { .. }
+            | Self::Setup { .. }
             | Self::Memory { .. }
             | Self::Io { .. }
             | Self::BenchDiffers { .. }

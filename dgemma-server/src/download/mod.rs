@@ -117,7 +117,7 @@ pub fn verify(folder: &Path) -> Result<Option<usize>, Error> {
             .transpose()
             .map_err(|source| on_disk(&path, &source))?;
         if found.as_ref() != Some(&wanted) {
-            return Err(Error::Download {
+            return Err(Error::Setup {
                 what: path.display().to_string(),
                 reason: format!(
                     "it has {bytes} bytes and is not what was fetched ({} bytes, {wanted})",

@@ -62,7 +62,7 @@ fn a_pack_is_made_looked_at_checked_and_asked() {
     let manifest = format!("{pack}/model.dgq.json");
     let (_, figures) =
         succeeds(&["ask", "-m", &manifest, "-p", "Hello", "--max-new-tokens", "4", "--threads", "1"]);
-    for part in ["loaded 100 %", "prompt tokens", "tokens in", "seed 42"] {
+    for part in ["loaded 90 %", "prompt tokens", "tokens in", "seed 42"] {
         assert!(figures.contains(part), "{figures}");
     }
     let error = fails(&["quantize", "-m", &demo(), "-o", &pack]);

@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use candle_core::{DType, Device, Tensor};
-use memmap2::{Mmap, UncheckedAdvice};
+use memmap2::{Advice, Mmap, UncheckedAdvice};
 
 use super::stored::{Encoding, Piece, Stored};
 use super::{pack, safetensors};
@@ -93,6 +93,7 @@ impl Checkpoint {
         let mut pieces = Vec::with_capacity(parts.len());
         for (name, outputs) in parts {
             let entry = self.entry(name, &[*outputs, inputs])?;
+            self.fetch(entry);
             pieces.extend(entry.pieces.iter().map(|piece| self.piece(piece)));
         }
         Ok(Stored { inputs, pieces })
@@ -101,6 +102,7 @@ impl Checkpoint {
     /// A tensor as rows of its last dimension. It does not count as used yet.
     pub(crate) fn stored(&self, name: &str, shape: &[usize]) -> Result<Stored<'_>> {
         let entry = self.entry(name, shape)?;
+        self.fetch(entry);
         let pieces = entry.pieces.iter().map(|piece| self.piece(piece)).collect();
         Ok(Stored { inputs: entry.width(), pieces })
     }
@@ -157,6 +159,14 @@ impl Checkpoint {
                 self.loaded_bytes += self.entries[*name].bytes();
                 self.forget(name);
             }
+        }
+    }
+
+    /// Lets the system begin to read a tensor that is about to be decoded. A failure costs time and nothing else.
+    fn fetch(&self, entry: &Entry) {
+        let places = entry.pieces.iter().flat_map(|piece| [Some(&piece.at), piece.scales.as_ref()]);
+        for Place { file, bytes } in places.flatten() {
+            let _ = self.files[*file].advise_range(Advice::WillNeed, bytes.start, bytes.len());
         }
     }
 
