@@ -51,7 +51,7 @@ pub struct Arguments {
 pub struct ModelArguments {
     /// Checkpoint folder [env: DGEMMA_MODEL] [default: the only checkpoint in ./model]
     // The variable is read in `model_dir`, which says where a model was looked for.
-    #[arg(global = true, short, long = "model", id = "model", value_name = "DIR")]
+    #[arg(global = true, short = 'm', long = "model", id = "model", value_name = "DIR")]
     pub dir: Option<PathBuf>,
 
     /// Most tokens of a prompt and its canvas together [default: what the model allows, at most 32768]
