@@ -7,6 +7,7 @@
 mod ask;
 mod batch;
 mod bench;
+mod calibrate;
 mod connection;
 mod decide;
 mod setup;
@@ -20,7 +21,11 @@ use crate::exit;
 
 pub use ask::AskArgs;
 pub use batch::{BatchArgs, RowFormat};
-pub use bench::{BenchArgs, BenchFlags, BenchMode};
+pub use bench::{
+    BenchArgs, BenchCalibrationArgs, BenchEcotoneArgs, BenchFlags, BenchIntentsArgs, BenchMode,
+    BenchPermutationArgs, IntentSet,
+};
+pub use calibrate::{CalibrateCommand, FitArgs, LabelledFlags, VerifyArgs};
 pub use connection::{AuthFlags, Color, ConnectionFlags};
 pub use decide::{
     Api, CascadeFlags, CascadeMode, CascadePrior, CascadeVia, DecideArgs, Format, GateFlags, OutputFlags,
@@ -70,6 +75,25 @@ pub enum Command {
     ///
     /// Example: dgem bench -d benchmarks/eval_dataset.jsonl -o results.json --html results.html
     Bench(Box<BenchArgs>),
+    /// Measure how well confidence fits accuracy, and what a cascade makes of it
+    ///
+    /// Example: dgem bench-calibration -w 4 -o results.json --html results.html
+    BenchCalibration(Box<BenchCalibrationArgs>),
+    /// Measure how ambiguous words are read aloud, beside the text normaliser ecotone
+    ///
+    /// Example: dgem bench-ecotone --ecotone-addr unix:///tmp/ecotone.sock -o results.json
+    BenchEcotone(Box<BenchEcotoneArgs>),
+    /// Measure choices among many intents, and whether what is out of scope is seen
+    ///
+    /// Example: dgem bench-intents --dataset clinc150 -w 8 -o results.json
+    BenchIntents(Box<BenchIntentsArgs>),
+    /// Measure whether the order of options changes answers
+    ///
+    /// Example: dgem bench-permutation -o results.json
+    BenchPermutation(Box<BenchPermutationArgs>),
+    /// Fit temperatures to labelled answers, and see whether they still hold
+    #[command(subcommand)]
+    Calibrate(CalibrateCommand),
     /// Look at templates; no server needed
     ///
     /// Example: dgem template list

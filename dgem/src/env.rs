@@ -56,6 +56,8 @@ pub const NO_COLOR: &str = "NO_COLOR";
 pub const CLICOLOR_FORCE: &str = "CLICOLOR_FORCE";
 /// The user's folder.
 pub const HOME: &str = "HOME";
+/// The user's folder for what can be fetched again.
+pub const XDG_CACHE_HOME: &str = "XDG_CACHE_HOME";
 /// The user's folder for settings.
 pub const XDG_CONFIG_HOME: &str = "XDG_CONFIG_HOME";
 /// Where programs are.
@@ -101,6 +103,7 @@ const ALL: &[&str] = &[
     COLOR,
     CLICOLOR_FORCE,
     HOME,
+    XDG_CACHE_HOME,
     XDG_CONFIG_HOME,
     PATH,
     GOOGLE_APPLICATION_CREDENTIALS,

@@ -174,6 +174,16 @@ pub enum Error {
     DatasetFault { path: PathBuf, reason: String },
     #[error("cannot use the receipt {}: {reason}\nhint: it must come from the same benchmark, written with -o", path.display())]
     BadReceipt { path: PathBuf, reason: String },
+    #[error(
+        "cannot use the public set {set}: {reason}\nhint: --mirror names another place to fetch it from, --corpus a file with cases"
+    )]
+    PublicSet { set: &'static str, reason: String },
+    #[error("cannot use the calibration {}: {reason}\nhint: fit one for this template and this model: dgem calibrate fit", path.display())]
+    BadCalibration { path: PathBuf, reason: String },
+    #[error(
+        "{origin} gives no calibration: {reason}\nhint: more labelled answers help, right and wrong ones; --min-answers lowers what is needed"
+    )]
+    NoCalibration { origin: String, reason: String },
     #[error("cannot write {}: {reason}\nhint: {hint}", path.display())]
     BenchOutput { path: PathBuf, reason: String, hint: &'static str },
     #[error("the case was not done within {seconds} s\nhint: allow more with --case-timeout")]
@@ -260,6 +270,9 @@ pub enum Error {
         cause: Box<Error>,
     },
 
+    #[error("interrupted\nhint: nothing was written")]
+    Interrupted,
+
     // This machine
     #[error(
         "cannot start {what}: {cause}\nhint: this machine allows no more threads or open files; raise the limits (ulimit -u, ulimit -n)"
@@ -333,6 +346,7 @@ impl Error {
             | Self::TooManyLevels { .. }
             | Self::TooManySeeded { .. }
             | Self::BracketLost { .. } => Exit::Rejected,
+            Self::Interrupted => Exit::Interrupted,
             _ => Exit::Usage,
         }
     }

@@ -36,6 +36,7 @@ mod share;
 mod signals;
 pub mod state;
 mod systemone;
+pub mod temper;
 pub mod template;
 pub mod variables;
 pub mod verdict;

@@ -61,7 +61,7 @@ fn options(question: &Question) -> Option<usize> {
 }
 
 /// The schema with every choice turned by its share of a full turn.
-fn rotate(schema: &Schema, turn: usize, orders: usize) -> Schema {
+pub(crate) fn rotate(schema: &Schema, turn: usize, orders: usize) -> Schema {
     let mut rotated = schema.clone();
     for question in &mut rotated.questions {
         if let Kind::Choice { options } = &mut question.kind {

@@ -13,7 +13,6 @@ pub(crate) fn sha256(bytes: &[u8]) -> String {
     })
 }
 
-#[cfg(test)]
 /// The first eight bytes as a number: puts cases into parts, the same in every run.
 pub(crate) fn number(text: &str) -> u64 {
     Sha256::digest(text).iter().take(8).fold(0, |number, byte| (number << 8) | u64::from(*byte))

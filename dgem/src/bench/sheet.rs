@@ -51,17 +51,44 @@ impl Templates {
         variables: Map<String, Value>,
         expected: &Map<String, Value>,
     ) -> Result<Sheet, Error> {
-        let template = if let Some(template) = self.loaded.get(name) {
-            template.clone()
-        } else {
-            let template = self.load(name)?;
-            self.loaded.insert(name.to_owned(), template.clone());
-            template
-        };
+        let template = self.template(name)?;
         let request = template.request_with_state(&Variables::from_map(variables))?;
         let mut schema = request.schema;
-        self.overrides.apply(&mut schema);
+        self.read_as_told(&mut schema);
         schema.validate(&client_limits()).map_err(|cause| Error::schema(template.path(), cause))?;
+        let right = self.expected(case, name, &schema, expected)?;
+        let state = State { text: request.state, images: Vec::new() };
+        Ok(Sheet { template: Some(name.to_owned()), schema, state, expected: right })
+    }
+
+    /// The template of this name, loaded once.
+    fn template(&mut self, name: &str) -> Result<Template, Error> {
+        if let Some(template) = self.loaded.get(name) {
+            return Ok(template.clone());
+        }
+        let template = self.load(name)?;
+        self.loaded.insert(name.to_owned(), template.clone());
+        Ok(template)
+    }
+
+    /// For sheets that are made while a case is measured.
+    pub fn with_overrides(&mut self, name: &str) -> Result<(Template, Overrides), Error> {
+        Ok((self.template(name)?, self.overrides.clone()))
+    }
+
+    /// What the flags say about the reading.
+    pub fn read_as_told(&self, schema: &mut Schema) {
+        self.overrides.apply(schema);
+    }
+
+    /// The right answers as text. Errors: one to a question that is not asked. `name`: what asks.
+    pub fn expected(
+        &mut self,
+        case: &str,
+        name: &str,
+        schema: &Schema,
+        expected: &Map<String, Value>,
+    ) -> Result<IndexMap<String, String>, Error> {
         let mut right = IndexMap::new();
         for (id, value) in expected {
             let Some(question) = schema.questions.iter().find(|question| question.id == *id) else {
@@ -74,8 +101,7 @@ impl Templates {
             }
             right.insert(id.clone(), text);
         }
-        let state = State { text: request.state, images: Vec::new() };
-        Ok(Sheet { template: Some(name.to_owned()), schema, state, expected: right })
+        Ok(right)
     }
 
     /// Datasets name the files of this repository; elsewhere the same policies are known by their names.

@@ -12,6 +12,11 @@ pub(crate) const SOURCE: &str = "stage2_stated";
 /// `source` of an answer that a second model with probabilities of its own gave.
 const READ: &str = "stage2";
 
+/// Whether an answer with this `source` is the second model's.
+pub(crate) fn is_second(source: Option<&str>) -> bool {
+    matches!(source, Some(SOURCE | READ))
+}
+
 /// Takes the answer of a second model that makes decisions, and the label mass with which it was read.
 pub(super) fn take(answered: &mut Answered<'_>, answer: &Answer, id: &str, label_mass: Option<f64>) {
     answered.decided.reply.set_least_label_mass(id, [label_mass]);

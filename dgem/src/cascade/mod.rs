@@ -17,12 +17,12 @@ use std::time::{Duration, Instant};
 
 use decision::{Answer, Question, Schema};
 
-pub(crate) use self::merge::SOURCE;
-use self::prompt::Prior;
+pub(crate) use self::merge::{SOURCE, is_second};
+pub(crate) use self::prompt::{Prior, name as prior_name, told};
 use self::second::{Doubt, Given, Said, Second};
 pub use self::telemetry::Telemetry;
 use self::telemetry::{Escalated, Stage};
-use self::threshold::Threshold;
+pub use self::threshold::Threshold;
 use crate::asking::{Answered, Asker};
 use crate::cli::{CascadeFlags, CascadeMode};
 use crate::client::{Decided, Reply, Tally};
@@ -53,6 +53,12 @@ impl Cascade {
             prior: flags.cascade_prior,
             second: Second::new(flags, images, environment)?,
         }))
+    }
+
+    /// Its settings, for a receipt.
+    pub(crate) fn settings(&self) -> serde_json::Value {
+        serde_json::json!({"mode": mode(self.mode), "threshold": self.threshold.to_string(), "prior": prompt::name(self.prior),
+            "model": self.second.model()})
     }
 
     /// When the first model gave nothing at all, every question is missing and may go to the second. Mistakes of the user stay

@@ -9,7 +9,7 @@ use crate::cli::CascadePrior;
 use crate::share::percent;
 use crate::verdict::Verdict;
 
-pub(super) type Prior = CascadePrior;
+pub(crate) type Prior = CascadePrior;
 
 const OPENING: &str = "Decide each question below about the state at the end. For each one choose exactly one of its allowed \
     answers, state the probability from 0 to 1 that it is right, and explain it in one sentence.";
@@ -55,7 +55,7 @@ fn descriptions(question: &Question) -> Vec<Option<&str>> {
 }
 
 /// The first model's answer, as much of it as the prior allows.
-pub(super) fn told(prior: Prior, answer: &Answer) -> String {
+pub(crate) fn told(prior: Prior, answer: &Answer) -> String {
     match prior {
         Prior::None => String::new(),
         Prior::Soft => {
@@ -79,7 +79,7 @@ pub(super) fn told(prior: Prior, answer: &Answer) -> String {
     }
 }
 
-pub(super) fn name(prior: Prior) -> &'static str {
+pub(crate) fn name(prior: Prior) -> &'static str {
     match prior {
         Prior::Soft => "soft",
         Prior::Full => "full",

@@ -65,6 +65,26 @@ impl From<&Answer> for Stage {
 }
 
 impl Telemetry {
+    /// Questions that went to the second model.
+    pub(crate) fn escalated(&self) -> usize {
+        self.escalated
+    }
+
+    /// Questions whose answer is now the second model's.
+    pub(crate) fn replaced(&self) -> usize {
+        self.replaced
+    }
+
+    /// The second model, by its server's own name.
+    pub(crate) fn second_model(&self) -> Option<&str> {
+        self.stage2_model.as_deref()
+    }
+
+    /// Time of the second request.
+    pub(crate) fn latency_ms(&self) -> f64 {
+        self.latency_ms
+    }
+
     /// The questions for which the second model's reply was of no use.
     pub(super) fn unusable(&self) -> Option<String> {
         let reasons: Vec<String> = self

@@ -7,15 +7,16 @@ use crate::error::Error;
 /// Publicly measured as the better of the two units: it treats questions with few and many answers alike.
 const DEFAULT: Threshold = Threshold { value: 0.16, normalised: true };
 
+/// The entropy from which on a question goes to the second model.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Threshold {
+pub struct Threshold {
     pub(super) value: f64,
     normalised: bool,
 }
 
 impl Threshold {
     /// `0.35nats` or `16%`. A bare number would leave open which is meant.
-    pub(super) fn parse(text: Option<&str>) -> Result<Self, Error> {
+    pub fn parse(text: Option<&str>) -> Result<Self, Error> {
         let Some(text) = text else { return Ok(DEFAULT) };
         let refuse = || Error::BadThreshold { value: text.to_owned() };
         let trimmed = text.trim();
@@ -30,13 +31,20 @@ impl Threshold {
         if (0.0..=most).contains(&value) { Ok(Self { value, normalised }) } else { Err(refuse()) }
     }
 
-    pub(super) fn reached(self, answer: &Answer) -> bool {
+    pub fn reached(self, answer: &Answer) -> bool {
         let entropy = if self.normalised { answer.hesitation } else { answer.entropy_nats };
         entropy >= self.value
     }
 
     pub(super) fn unit(self) -> &'static str {
         if self.normalised { "normalised" } else { "nats" }
+    }
+}
+
+impl std::fmt::Display for Threshold {
+    /// As it is typed.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.normalised { write!(f, "{}%", 100.0 * self.value) } else { write!(f, "{}nats", self.value) }
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{CatalogueFlags, ReadFlags};
+use super::{CascadeFlags, CatalogueFlags, ReadFlags};
 
 /// What all benchmarks have in common.
 #[derive(Args, Debug)]
@@ -68,4 +68,106 @@ pub enum BenchMode {
     /// One reply in words a case
     Generative,
     Both,
+}
+
+#[derive(Args, Debug)]
+pub struct BenchCalibrationArgs {
+    /// Cases: a JSONL file with id, metric, tier, category, fields and expected [default: 50 cases that are built in]
+    #[arg(short, long, value_name = "FILE")]
+    pub dataset: Option<PathBuf>,
+    /// Only cases of this category
+    #[arg(short, long, value_name = "NAME")]
+    pub category: Option<String>,
+    /// Only cases of this tier
+    #[arg(short = 'T', long, value_name = "NAME")]
+    pub tier: Option<String>,
+    #[command(flatten)]
+    pub run: BenchFlags,
+    #[command(flatten)]
+    pub cascade: CascadeFlags,
+    /// Take the first model's answers from a receipt where it has them; live asks for all of them
+    #[arg(long, value_name = "RECEIPT|live", help_heading = "Cascade")]
+    pub cascade_from: Option<String>,
+    /// The second look is the same model's own, after a thought of at most this many tokens
+    #[arg(long, value_name = "TOKENS", help_heading = "Cascade", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(conflicts_with_all = ["cascade", "cascade_via", "cascade_url", "cascade_model", "cascade_project"])]
+    pub cascade_self_think: Option<u32>,
+}
+
+#[derive(Args, Debug)]
+pub struct BenchPermutationArgs {
+    /// Cases: a JSONL file with id, regime, state, instructions, options and expected [default: 16 cases that are built in]
+    #[arg(short, long, value_name = "FILE")]
+    pub dataset: Option<PathBuf>,
+    /// Only cases of this regime
+    #[arg(long, value_name = "NAME", alias = "regime")]
+    pub category: Option<String>,
+    /// The mirror gate fires from this hesitation on
+    #[arg(long, value_name = "SHARE", default_value = "16%")]
+    pub gate_threshold: String,
+    #[command(flatten)]
+    pub run: BenchFlags,
+}
+
+#[derive(Args, Debug)]
+pub struct BenchIntentsArgs {
+    /// Which public set the cases are like
+    #[arg(short, long, value_enum, default_value_t = IntentSet::Banking77)]
+    pub dataset: IntentSet,
+    /// Cases: a JSONL file with id, text, expected_intent and options [default: 30 cases that are built in]
+    #[arg(short, long, value_name = "FILE", conflicts_with = "full")]
+    pub corpus: Option<PathBuf>,
+    /// The whole test set, fetched from its publisher once and kept in the cache of the user
+    #[arg(short = 'F', long)]
+    pub full: bool,
+    /// Fetch it from here; the paths are those of GitHub
+    #[arg(long, value_name = "URL", requires = "full", default_value = "https://raw.githubusercontent.com")]
+    pub mirror: String,
+    /// Ask once more about the most probable intents where the first read is unsure
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
+    pub tie_break: bool,
+    /// Entropy in nats from which on the first read is unsure; below 92 % of confidence it always is
+    #[arg(long, value_name = "NATS", default_value_t = 0.08)]
+    pub entropy_threshold: f64,
+    /// Intents in a tie-break, out of scope not counted
+    #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u16).range(2..=26))]
+    pub tie_break_top: u16,
+    /// Only cases of this domain
+    #[arg(long, value_name = "NAME", alias = "domain")]
+    pub category: Option<String>,
+    #[command(flatten)]
+    pub run: BenchFlags,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum IntentSet {
+    /// Customers of a bank: 77 intents
+    Banking77,
+    /// An assistant: 150 intents in many domains, and what is out of scope
+    Clinc150,
+}
+
+impl IntentSet {
+    /// The spelling on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Banking77 => "banking77",
+            Self::Clinc150 => "clinc150",
+        }
+    }
+}
+
+#[derive(Args, Debug)]
+pub struct BenchEcotoneArgs {
+    /// Cases: a JSONL file with id, category, input, target_token, options and expected_spoken [default: 49 cases that are built in]
+    #[arg(short, long, value_name = "FILE")]
+    pub corpus: Option<PathBuf>,
+    /// Unix socket of the normaliser; without one there it is not measured
+    #[arg(long, value_name = "ADDRESS", default_value = "unix:///tmp/ecotone.sock")]
+    pub ecotone_addr: String,
+    /// Only cases of this category
+    #[arg(long, value_name = "NAME")]
+    pub category: Option<String>,
+    #[command(flatten)]
+    pub run: BenchFlags,
 }

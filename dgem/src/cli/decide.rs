@@ -29,6 +29,9 @@ pub struct DecideArgs {
     pub read: ReadFlags,
     #[command(flatten)]
     pub output: OutputFlags,
+    /// Bring answers to the temperatures of a calibration (dgem calibrate fit), as the last step
+    #[arg(long, value_name = "FILE", requires = "template")]
+    pub calibration: Option<PathBuf>,
     #[command(flatten)]
     pub gates: GateFlags,
     #[command(flatten)]
@@ -125,6 +128,9 @@ pub struct GateFlags {
     /// Fail when the labels of a question had less probability than this together, before the choice between them
     #[arg(long, value_name = "SHARE")]
     pub min_label_mass: Option<String>,
+    /// Gates look at the figures after --calibration, not at those that the model gave
+    #[arg(long, requires = "calibration")]
+    pub calibrated_gates: bool,
     /// Fail when an answer is missing from the reply; exit 4 when one is invalid
     #[arg(long)]
     pub strict: bool,

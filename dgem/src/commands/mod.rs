@@ -4,6 +4,7 @@ mod ask;
 mod auth;
 mod batch;
 mod bench;
+mod calibrate;
 mod completions;
 mod config;
 mod connect;
@@ -45,6 +46,11 @@ pub async fn run(cli: Cli, environment: &Environment) -> Result<Exit, Error> {
         Command::Ask(args) => ask::run(*args, &cli.connection, environment).await,
         Command::Batch(args) => batch::run(*args, &cli.connection, environment).await,
         Command::Bench(args) => bench::bench(*args, &cli.connection, environment).await,
+        Command::BenchCalibration(args) => bench::calibration(*args, &cli.connection, environment).await,
+        Command::BenchEcotone(args) => bench::ecotone(*args, &cli.connection, environment).await,
+        Command::BenchIntents(args) => bench::intents(*args, &cli.connection, environment).await,
+        Command::BenchPermutation(args) => bench::permutation(*args, &cli.connection, environment).await,
+        Command::Calibrate(command) => calibrate::run(command, &cli.connection, environment).await,
         Command::Template(command) => template::run(command, &cli.connection, environment).await,
         Command::Models(args) => models::run(&args, &cli.connection, environment).await,
         Command::Doctor(args) => doctor::run(&args, &cli.connection, environment).await,

@@ -9,6 +9,7 @@ use super::stats::Stats;
 use crate::cascade::Telemetry;
 use crate::gates::Failure;
 use crate::permute::Permutation;
+use crate::temper::Applied;
 use crate::verdict::{Outcome, Row};
 
 /// Raised when a key changes its meaning or goes away.
@@ -29,6 +30,8 @@ pub(super) struct Document<'a> {
     permutation: Option<&'a Permutation>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cascade: Option<&'a Telemetry>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    calibration: Option<&'a Applied>,
     /// Those that failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     gates: Option<&'a Vec<Failure>>,
@@ -61,6 +64,7 @@ pub(super) fn document<'a>(
         diagnostics: &report.decided.reply.diagnostics_json,
         permutation: report.permutation,
         cascade: report.cascade,
+        calibration: report.calibration,
         gates: report.gates,
         explain,
         stats,

@@ -20,6 +20,7 @@ use crate::client::Decided;
 use crate::foreign::visible;
 use crate::gates::Failure;
 use crate::permute::Permutation;
+use crate::temper::Applied;
 use crate::verdict::{Outcome, Row, Verdict};
 
 pub use stats::Stats;
@@ -36,6 +37,8 @@ pub struct Report<'a> {
     pub permutation: Option<&'a Permutation>,
     /// With `--cascade`.
     pub cascade: Option<&'a Telemetry>,
+    /// With `--calibration`.
+    pub calibration: Option<&'a Applied>,
     /// The gates that failed, when there are gates.
     pub gates: Option<&'a Vec<Failure>>,
     /// The form in which the server was asked.

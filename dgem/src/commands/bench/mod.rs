@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-pub(super) use suites::bench;
+pub(super) use suites::{bench, calibration, ecotone, intents, permutation};
 
 use super::{connect, note, warn};
 use crate::asking;
@@ -17,7 +17,7 @@ use crate::bench::{
     Templates, page, text,
 };
 use crate::bench::{DatasetName, RECEIPT_VERSION, timestamp};
-use crate::cli::{Api, BenchFlags, ConnectionFlags};
+use crate::cli::{Api, BenchFlags, CatalogueFlags, ConnectionFlags, ReadFlags};
 use crate::client::Client;
 use crate::deciding::Decider;
 use crate::env::Environment;
@@ -27,6 +27,17 @@ use crate::output::{self, Style};
 use crate::overrides::Overrides;
 use crate::settings::{Settings, parse_duration};
 use crate::template::Catalogue;
+
+/// Who is asked what, and how.
+pub(super) struct Asked<'a> {
+    /// `None`: the cases of the suite.
+    pub(super) dataset: Option<&'a Path>,
+    pub(super) filter: Filter,
+    pub(super) catalogue: &'a CatalogueFlags,
+    pub(super) read: &'a ReadFlags,
+    pub(super) workers: u16,
+    pub(super) case_timeout: &'a str,
+}
 
 /// One suite over one dataset, from the flags to the exit code.
 async fn run<S: Suite>(
@@ -43,7 +54,17 @@ async fn run<S: Suite>(
     let (receipt_file, page_file) = (receipt_file?, page_file?);
     let (mut receipt, first_error) = match &flags.from_receipt {
         Some(path) => (Receipt::load_for(path, S::NAME)?, None),
-        None => measure(&suite, dataset, filter, flags, connection, environment).await?,
+        None => {
+            let asked = Asked {
+                dataset,
+                filter: Filter { offset: flags.offset, limit: flags.limit, ..filter },
+                catalogue: &flags.catalogue,
+                read: &flags.read,
+                workers: flags.workers,
+                case_timeout: &flags.case_timeout,
+            };
+            measure(&suite, &asked, connection, environment).await?
+        }
     };
     if receipt.cases.is_empty() {
         return if receipt.interrupted { Ok(Exit::Interrupted) } else { Err(no_cases(&receipt)) };
@@ -78,24 +99,21 @@ async fn run<S: Suite>(
 }
 
 /// Asks the server about every case. The figures are still missing in the receipt.
-async fn measure<S: Suite>(
+pub(super) async fn measure<S: Suite>(
     suite: &S,
-    path: Option<&Path>,
-    filter: Filter,
-    flags: &BenchFlags,
+    asked: &Asked<'_>,
     connection: &ConnectionFlags,
     environment: &Environment,
 ) -> Result<(Receipt, Option<Error>), Error> {
     let settings = Settings::resolve(connection, environment)?;
-    let deadline = parse_duration(&flags.case_timeout)?;
-    let overrides = Overrides::new(&flags.read)?;
-    let mut dataset = Dataset::open(path, suite.built_in())?;
+    let deadline = parse_duration(asked.case_timeout)?;
+    let overrides = Overrides::new(asked.read)?;
+    let mut dataset = Dataset::open(asked.dataset, suite.built_in())?;
     let name =
         DatasetName { path: dataset.path.clone(), sha256: dataset.sha256.clone(), rows: dataset.rows.len() };
-    let filter = Filter { offset: flags.offset, limit: flags.limit, ..filter };
-    let mut templates = Templates::new(Catalogue::new(&flags.catalogue, environment), overrides);
+    let mut templates = Templates::new(Catalogue::new(asked.catalogue, environment), overrides);
     let cases = dataset
-        .cases(suite, &filter)?
+        .cases(suite, &asked.filter)?
         .into_iter()
         .map(|(label, row)| Ok((label, suite.plan(row, &mut templates)?)))
         .collect::<Result<Vec<_>, Error>>()?;
@@ -105,19 +123,19 @@ async fn measure<S: Suite>(
     let (url, server) =
         (client.settings().endpoint.to_string(), client.health().await.unwrap_or(Value::Null));
     let wanted = client.settings().model.clone();
-    let server_asked = Arc::new(asking::Server::new(client, flags.read.api));
-    let decider = Server(Decider { server: server_asked, orders: flags.read.permute, cascade: None });
-    let workers = usize::from(flags.workers);
+    let server_asked = Arc::new(asking::Server::new(client, asked.read.api));
+    let decider = Server(Decider { server: server_asked, orders: asked.read.permute, cascade: None });
+    let workers = usize::from(asked.workers);
     let Ran { records, elapsed, warm_up, interrupted, first_error } =
         Run { suite, decider, cases, workers, deadline }.run().await?;
 
     let mut more = suite.settings();
     for (key, value) in [
-        ("samples", json!(flags.read.samples)),
-        ("layout", json!(flags.read.layout)),
-        ("think", json!(flags.read.think)),
-        ("permute", json!(flags.read.permute)),
-        ("api", json!(flags.read.api.map(api_name))),
+        ("samples", json!(asked.read.samples)),
+        ("layout", json!(asked.read.layout)),
+        ("think", json!(asked.read.think)),
+        ("permute", json!(asked.read.permute)),
+        ("api", json!(asked.read.api.map(api_name))),
     ] {
         if !value.is_null() {
             more.insert(key.to_owned(), value);
@@ -136,7 +154,7 @@ async fn measure<S: Suite>(
         target_model: model.or(wanted),
         dataset: name,
         templates: templates.hashes(),
-        seed: flags.read.seed,
+        seed: asked.read.seed,
         workers,
         settings: more,
         warm_up,

@@ -34,7 +34,7 @@ pub(super) async fn run(
     environment: &Environment,
 ) -> Result<Exit, Error> {
     let settings = Settings::resolve(connection, environment)?;
-    let Prepared { schema, state } = prepare::prepare(&args, settings.timeout, environment)?;
+    let Prepared { schema, state, calibration } = prepare::prepare(&args, settings.timeout, environment)?;
     let gates = Gates::new(&args.gates, &schema)?;
     let cascade = Cascade::new(&args.cascade, !state.images.is_empty(), environment)?;
     if args.output.dry_run || args.output.curl {
@@ -52,22 +52,30 @@ pub(super) async fn run(
     let client = super::connect::ready(Client::new(settings)?).await?;
     let server = Arc::new(Server::new(client, args.read.api));
     let decider = Decider { server, orders: args.read.permute, cascade };
-    let Whole { answered, permutation, cascade: telemetry } = decider.decide(&schema, state).await?;
+    let Whole { mut answered, permutation, cascade: telemetry } = decider.decide(&schema, state).await?;
     let api = decider.server.api();
 
+    if let Some((path, calibration)) = &calibration {
+        calibration.fits_model(path, answered.decided.reply.model.as_deref())?;
+    }
+    let raw = gates.failures(&answered.verdict, &answered.decided.reply.diagnostics);
+    let applied =
+        calibration.map(|(path, calibration)| calibration.apply(&path, &schema, &mut answered.verdict));
     let (decided, verdict) = (&answered.decided, &answered.verdict);
     if args.read.api.is_none() && api == Some(Api::Openai) {
         warn(fallback::WARNING);
     }
     decided.reply.warnings.iter().chain(&verdict.notes).for_each(|text| warn(text));
     warn_other_model(wanted.as_deref(), decided.reply.model.as_deref());
-    let failures = gates.failures(verdict, &decided.reply.diagnostics);
+    let failures =
+        if args.gates.calibrated_gates { gates.failures(verdict, &decided.reply.diagnostics) } else { raw };
     let report = Report {
         schema: &schema,
         decided,
         verdict,
         permutation: permutation.as_ref(),
         cascade: telemetry.as_ref(),
+        calibration: applied.as_ref(),
         gates: args.gates.any().then_some(&failures),
         api,
     };

@@ -1,11 +1,12 @@
 //! From the flags to a validated schema and a state: everything that can fail without a server.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use decision::{Schema, closest};
 
 use super::super::warn;
+use crate::bench::sha256;
 use crate::capped;
 use crate::cli::{DecideArgs, VariableFlags};
 use crate::env::Environment;
@@ -13,12 +14,15 @@ use crate::error::Error;
 use crate::image::Image;
 use crate::overrides::Overrides;
 use crate::state::State;
+use crate::temper::Calibration;
 use crate::template::{Catalogue, client_limits};
 use crate::variables::Variables;
 
 pub(super) struct Prepared {
     pub(super) schema: Schema,
     pub(super) state: State,
+    /// With its file.
+    pub(super) calibration: Option<(PathBuf, Calibration)>,
 }
 
 /// `timeout`: no picture takes longer to draw.
@@ -47,7 +51,22 @@ pub(super) fn prepare(
     schema.validate(&client_limits()).map_err(|cause| Error::schema(origin, cause))?;
     check_fields(&args.output.fields, &schema)?;
     let images = Image::load_all(&args.images, timeout)?;
-    Ok(Prepared { schema, state: State { text, images } })
+    let calibration =
+        args.calibration.as_deref().map(|path| calibration(path, origin, args, environment)).transpose()?;
+    Ok(Prepared { calibration, schema, state: State { text, images } })
+}
+
+/// The calibration, if it was fitted on this very template.
+fn calibration(
+    path: &Path,
+    template: &Path,
+    args: &DecideArgs,
+    environment: &Environment,
+) -> Result<(PathBuf, Calibration), Error> {
+    let template = Catalogue::new(&args.catalogue, environment).load(template)?;
+    let calibration = Calibration::load(path)?;
+    calibration.fits_template(path, &sha256(template.source().as_bytes()))?;
+    Ok((path.to_owned(), calibration))
 }
 
 fn from_template(

@@ -1,0 +1,386 @@
+//! `dgem bench-intents`: one of 26 to 151 intents, and whether what belongs to none of them is seen (`oos`, out of scope).
+//!
+//! Where the first read is unsure, its most probable intents are asked about once more, as a tie-break; that answer counts. The usual
+//! figures are those of the first read, so that both can be told apart. Choices that are wider than the server's labels go in
+//! brackets, as everywhere.
+
+use decision::statistics::Confusion;
+use decision::{Answer, Question};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::dataset::BuiltIn;
+use super::decider::Decider;
+use super::grade::Judged;
+use super::record::Record;
+use super::report::{Section, digits, percent};
+use super::sheet::{Sheet, Templates};
+use super::suite::{Label, Suite};
+use super::summary::{mean, times};
+use crate::cli::IntentSet;
+use crate::error::Error;
+use crate::overrides::Overrides;
+use crate::state::State;
+use crate::template::Template;
+use crate::variables::Variables;
+
+const INTENT: &str = "intent";
+const DOMAIN: &str = "domain";
+/// The name of "none of these" in the public sets.
+const OUT_OF_SCOPE: &str = "oos";
+const TIE_BREAK: &str = "intent_tiebreak";
+/// A first answer with less than this is unsure, whatever its entropy.
+const SURE: f64 = 0.92;
+
+#[derive(Debug)]
+pub struct Intents {
+    pub set: IntentSet,
+    pub tie_break: bool,
+    /// The first read is unsure from this entropy on, in nats.
+    pub threshold_nats: f64,
+    /// Intents that the tie-break chooses among.
+    pub finalists: usize,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Row {
+    id: String,
+    text: String,
+    expected_intent: String,
+    #[serde(default)]
+    expected_domain: Option<String>,
+    #[serde(default)]
+    domains: Option<Value>,
+    options: Value,
+}
+
+#[derive(Debug)]
+pub struct Plan {
+    sheet: Sheet,
+    text: String,
+    second: Option<(Template, Overrides)>,
+}
+
+/// What the tie-break did; kept in the record.
+#[derive(Debug, Serialize, Deserialize)]
+struct Second {
+    finalists: Vec<String>,
+    answer: String,
+    confidence: f64,
+    accurate: bool,
+}
+
+impl Suite for Intents {
+    type Row = Row;
+    type Plan = Plan;
+    const NAME: &'static str = "bench-intents";
+
+    fn built_in(&self) -> BuiltIn {
+        match self.set {
+            IntentSet::Banking77 => BuiltIn {
+                path: "benchmarks/intents/banking77_eval.jsonl",
+                text: include_str!("../../../benchmarks/intents/banking77_eval.jsonl"),
+            },
+            IntentSet::Clinc150 => BuiltIn {
+                path: "benchmarks/intents/clinc150_eval.jsonl",
+                text: include_str!("../../../benchmarks/intents/clinc150_eval.jsonl"),
+            },
+        }
+    }
+
+    fn label(&self, row: &Row) -> Label {
+        let scope = if row.expected_intent == OUT_OF_SCOPE { "out-of-scope" } else { "in-scope" };
+        let category = row.expected_domain.clone().unwrap_or_default();
+        Label { id: row.id.clone(), category, tier: scope.to_owned() }
+    }
+
+    fn plan(&self, row: Row, templates: &mut Templates) -> Result<Plan, Error> {
+        let mut expected = Map::from_iter([(INTENT.to_owned(), json!(row.expected_intent))]);
+        let mut variables =
+            Map::from_iter([("text".to_owned(), json!(row.text)), ("options".to_owned(), row.options)]);
+        let name = match row.domains {
+            Some(domains) => {
+                variables.insert("domains".to_owned(), domains);
+                if let Some(domain) = row.expected_domain {
+                    expected.insert(DOMAIN.to_owned(), json!(domain));
+                }
+                "intent_clinc150"
+            }
+            None => "intent_banking77",
+        };
+        let sheet = templates.sheet(&row.id, name, variables, &expected)?;
+        let second = self.tie_break.then(|| templates.with_overrides(TIE_BREAK)).transpose()?;
+        Ok(Plan { sheet, text: row.text, second })
+    }
+
+    fn warm_up<'p>(&self, plan: &'p Plan) -> Option<&'p Sheet> {
+        Some(&plan.sheet)
+    }
+
+    async fn measure<D: Decider>(&self, plan: &Plan, decider: &D, record: &mut Record) -> Result<(), Error> {
+        plan.sheet.ask(decider, record).await?;
+        let Some(judged) = record.answers.get(INTENT).cloned() else { return Ok(()) };
+        record.accurate = judged.correct;
+        let unsure = |answer: &Answer| answer.entropy_nats >= self.threshold_nats || answer.confidence < SURE;
+        let first = judged.answer.as_ref().filter(|answer| unsure(answer));
+        if let (Some(first), Some(second)) = (first, &plan.second) {
+            let found = self.look_again(plan, second, &judged, first, decider, record).await?;
+            if let Some(found) = found {
+                record.accurate = found.accurate;
+                record.set("tie_break", found);
+            }
+        }
+        Ok(())
+    }
+
+    fn settings(&self) -> Map<String, Value> {
+        let settings = json!({"dataset": self.set.name(), "tie_break_enabled": self.tie_break,
+            "entropy_threshold": self.threshold_nats, "tie_break_finalists": self.finalists});
+        settings.as_object().cloned().unwrap_or_default()
+    }
+
+    fn figures(&self, records: &[Record]) -> Map<String, Value> {
+        let figures = Figures::of(records);
+        let json = json!({
+            "tie_breaks_triggered": figures.tie_breaks, "candidate_intents": figures.candidates,
+            "pass1_accuracy_pct": figures.pct(figures.first), "pass1_correct": figures.first,
+            "intent_accuracy_pct": figures.pct(figures.last), "intent_correct": figures.last,
+            "domain_accuracy_pct": figures.domain_share().map(|share| 100.0 * share), "domain_correct": figures.domains.map(|(right, _)| right),
+            "in_domain_correct": figures.in_domain.0, "in_domain_total": figures.in_domain.1,
+            "oos_correct": figures.oos.hits, "oos_total": figures.oos.hits + figures.oos.misses,
+            "oos_recall": figures.oos.recall(), "oos_precision": figures.oos.precision(), "oos_f1": figures.oos.f1(),
+            "mean_confidence": figures.confidence[2], "mean_entropy_nats": figures.entropy[2],
+            "correct_mean_confidence": figures.confidence[1], "correct_mean_entropy_nats": figures.entropy[1],
+            "incorrect_mean_confidence": figures.confidence[0], "incorrect_mean_entropy_nats": figures.entropy[0],
+            "avg_wall_time_ms": mean(&times(records, |record| record.wall_time_ms)),
+        });
+        json.as_object()
+            .cloned()
+            .unwrap_or_default()
+            .into_iter()
+            .filter(|(_, value)| !value.is_null())
+            .collect()
+    }
+
+    fn case_keys(&self, record: &Record) -> Map<String, Value> {
+        let Some(judged) = record.answers.get(INTENT) else { return Map::new() };
+        let json = json!({"expected_intent": judged.expected, "actual_intent": said(record), "pass1_intent": judged.said(),
+            "pass1_accurate": judged.correct, "tie_break_triggered": record.more.contains_key("tie_break")});
+        json.as_object().cloned().unwrap_or_default()
+    }
+
+    fn sections(&self, records: &[Record]) -> Vec<Section> {
+        let figures = Figures::of(records);
+        let of = |part: usize, whole: usize| {
+            let share = (whole > 0).then(|| part as f64 / whole as f64);
+            format!("{} ({part} of {whole})", percent(share))
+        };
+        let mut rows = vec![
+            vec!["Intents to choose from".to_owned(), figures.candidates.to_string()],
+            vec!["First read right".to_owned(), of(figures.first, figures.cases)],
+            vec!["Right after the tie-break".to_owned(), of(figures.last, figures.cases)],
+            vec![
+                "Tie-breaks: mended, spoilt".to_owned(),
+                format!("{}: {}, {}", figures.tie_breaks, figures.mended, figures.spoilt),
+            ],
+            vec!["In scope right".to_owned(), of(figures.in_domain.0, figures.in_domain.1)],
+            vec!["Out of scope: recall".to_owned(), percent(figures.oos.recall())],
+            vec!["Out of scope: precision".to_owned(), percent(figures.oos.precision())],
+            vec!["Out of scope: F1".to_owned(), percent(figures.oos.f1())],
+        ];
+        if let Some((right, all)) = figures.domains {
+            rows.insert(4, vec!["Domain right".to_owned(), of(right, all)]);
+        }
+        for (index, name) in [(1, "right"), (0, "wrong")] {
+            rows.push(vec![
+                format!("First reads that are {name}: confidence, entropy"),
+                format!(
+                    "{}, {} nats",
+                    digits(figures.confidence[index], 3),
+                    digits(figures.entropy[index], 4)
+                ),
+            ]);
+        }
+        let note = "Accuracy above counts the answer after the tie-break; single answers, calibration and gates are those of the first read.";
+        vec![Section::table("Intents", &["FIGURE", "VALUE"], rows).with_note(note)]
+    }
+}
+
+impl Intents {
+    /// Asks about the most probable intents of the first read. `None` where no usable answer came: then the first stands.
+    async fn look_again<D: Decider>(
+        &self,
+        plan: &Plan,
+        (template, overrides): &(Template, Overrides),
+        judged: &Judged,
+        first: &Answer,
+        decider: &D,
+        record: &mut Record,
+    ) -> Result<Option<Second>, Error> {
+        let finalists = finalists(first, self.finalists);
+        let variables = Map::from_iter([
+            ("text".to_owned(), json!(plan.text)),
+            ("options".to_owned(), described(&plan.sheet, &finalists)),
+            ("first_guess".to_owned(), json!(first.name())),
+        ]);
+        let request = template.request_with_state(&Variables::from_map(variables))?;
+        let mut schema = request.schema;
+        overrides.apply(&mut schema);
+        let answered = decider.decide(&schema, &State { text: request.state, images: Vec::new() }).await?;
+        record.took(&answered.decided);
+        let answer = answered.verdict.rows.iter().find_map(|row| row.answer());
+        Ok(answer.map(|answer| Second {
+            accurate: judged.possible && answer.name() == judged.expected,
+            answer: answer.name().to_owned(),
+            confidence: answer.confidence,
+            finalists,
+        }))
+    }
+}
+
+/// The most probable answers, at least two, in the order of the question; and "out of scope", which is always worth a look.
+fn finalists(first: &Answer, most: usize) -> Vec<String> {
+    let mut places: Vec<usize> = (0..first.probabilities.len()).collect();
+    // A stable sort: of equals the earlier ones stay.
+    places.sort_by(|left, right| first.probabilities[*right].total_cmp(&first.probabilities[*left]));
+    places.truncate(most.max(2));
+    places.extend(first.probabilities.get_index_of(OUT_OF_SCOPE));
+    places.sort_unstable();
+    places.dedup();
+    places
+        .into_iter()
+        .filter_map(|place| first.probabilities.get_index(place))
+        .map(|(name, _)| name.clone())
+        .collect()
+}
+
+/// The options of the first question with these names, as a template takes them.
+fn described(sheet: &Sheet, names: &[String]) -> Value {
+    let intent = |question: &&Question| question.id == INTENT;
+    let Some(question) = sheet.schema.questions.iter().find(intent) else { return json!(names) };
+    let decision::Kind::Choice { options } = &question.kind else { return json!(names) };
+    let of = |name: &String| {
+        let description = options.iter().find(|option| option.name == *name)?.description.as_ref();
+        Some(match description {
+            Some(description) => json!({"name": name, "description": description}),
+            None => json!({"name": name}),
+        })
+    };
+    names.iter().filter_map(of).collect()
+}
+
+/// The intent that counts.
+fn said(record: &Record) -> Option<String> {
+    let second = record.get::<Second>("tie_break").map(|second| second.answer);
+    second.or_else(|| Some(record.answers.get(INTENT)?.answer.as_ref()?.name().to_owned()))
+}
+
+struct Figures {
+    /// Cases in all, also those that failed.
+    cases: usize,
+    candidates: usize,
+    first: usize,
+    last: usize,
+    tie_breaks: usize,
+    mended: usize,
+    spoilt: usize,
+    /// Right and asked; `None` where no domain was asked for.
+    domains: Option<(usize, usize)>,
+    in_domain: (usize, usize),
+    oos: Confusion,
+    /// Of first reads that are wrong, right, and all.
+    confidence: [Option<f64>; 3],
+    entropy: [Option<f64>; 3],
+}
+
+impl Figures {
+    fn of(records: &[Record]) -> Self {
+        let mut figures = Self {
+            cases: records.len(),
+            candidates: 0,
+            first: 0,
+            last: 0,
+            tie_breaks: 0,
+            mended: 0,
+            spoilt: 0,
+            domains: None,
+            in_domain: (0, 0),
+            oos: Confusion::default(),
+            confidence: [None; 3],
+            entropy: [None; 3],
+        };
+        let mut reads: Vec<(bool, &Answer)> = Vec::new();
+        for record in records {
+            let Some(judged) = record.answers.get(INTENT).filter(|_| record.error.is_none()) else {
+                continue;
+            };
+            figures.candidates = figures.candidates.max(judged.alternatives);
+            figures.first += usize::from(judged.correct);
+            figures.last += usize::from(record.accurate);
+            figures.tie_breaks += usize::from(record.more.contains_key("tie_break"));
+            figures.mended += usize::from(record.accurate && !judged.correct);
+            figures.spoilt += usize::from(!record.accurate && judged.correct);
+            if let Some(domain) = record.answers.get(DOMAIN) {
+                let (right, all) = figures.domains.get_or_insert((0, 0));
+                *right += usize::from(domain.correct);
+                *all += 1;
+            }
+            let out = judged.expected.eq_ignore_ascii_case(OUT_OF_SCOPE);
+            if !out {
+                figures.in_domain.0 += usize::from(record.accurate);
+                figures.in_domain.1 += 1;
+            }
+            figures.oos.add(out, said(record).is_some_and(|said| said.eq_ignore_ascii_case(OUT_OF_SCOPE)));
+            reads.extend(judged.answer.as_ref().map(|answer| (judged.correct, answer)));
+        }
+        let average = |keep: &dyn Fn(bool) -> bool, of: &dyn Fn(&Answer) -> f64| {
+            mean(
+                &reads
+                    .iter()
+                    .filter(|(right, _)| keep(*right))
+                    .map(|(_, answer)| of(answer))
+                    .collect::<Vec<_>>(),
+            )
+        };
+        let three = |of: &dyn Fn(&Answer) -> f64| {
+            [average(&|right| !right, of), average(&|right| right, of), average(&|_| true, of)]
+        };
+        figures.confidence = three(&|answer| answer.confidence);
+        figures.entropy = three(&|answer| answer.entropy_nats);
+        figures
+    }
+
+    fn pct(&self, count: usize) -> Option<f64> {
+        (self.cases > 0).then(|| 100.0 * count as f64 / self.cases as f64)
+    }
+
+    fn domain_share(&self) -> Option<f64> {
+        let (right, all) = self.domains?;
+        (all > 0).then(|| right as f64 / all as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finalists_are_the_most_probable_in_the_order_of_the_question() {
+        let answer: Answer = serde_json::from_str(
+            r#"{"type": "choice", "probabilities": {"a": 0.1, "b": 0.4, "c": 0.1, "d": 0.35, "oos": 0.05}}"#,
+        )
+        .unwrap();
+        assert_eq!(finalists(&answer, 2), ["b", "d", "oos"]);
+        assert_eq!(finalists(&answer, 0), ["b", "d", "oos"]);
+        // Of a and c, which are equal, the earlier one.
+        assert_eq!(finalists(&answer, 3), ["a", "b", "d", "oos"]);
+        assert_eq!(finalists(&answer, 99).len(), 5);
+    }
+
+    #[test]
+    fn without_cases_nothing_is_claimed() {
+        let suite = Intents { set: IntentSet::Clinc150, tie_break: true, threshold_nats: 0.08, finalists: 6 };
+        let figures = suite.figures(&[]);
+        assert!(figures.get("oos_recall").is_none() && figures.get("intent_accuracy_pct").is_none());
+    }
+}

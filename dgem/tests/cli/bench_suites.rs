@@ -1,0 +1,432 @@
+//! The further benchmarks from the outside: calibration with its cascade, and the order of options. All of their built-in cases fit the
+//! templates of this project and run to the end.
+
+use std::fs;
+
+use crate::bench::Place;
+use crate::support::{Recorded, Server, completion, decision, stderr, stdout};
+use serde_json::{Value, json};
+
+/// Decides any schema: `weight` of question, answer and state.
+fn deciding(weight: fn(&str, &str, &str) -> f64) -> Server {
+    Server::answering(move |request| {
+        if request.head.starts_with("GET") {
+            return (404, String::new());
+        }
+        let state = request.state();
+        let content = decision(&asked(request), |id, name| weight(id, name, &state));
+        (200, completion(&content.to_string()))
+    })
+}
+
+/// The schema with only the questions that are asked.
+fn asked(request: &Recorded) -> Value {
+    let mut schema = request.schema();
+    if let Some(ask) = schema.get("ask").and_then(Value::as_array).cloned() {
+        let questions = schema["questions"].as_array_mut().unwrap();
+        questions.retain(|question| ask.contains(&question["id"]));
+    }
+    schema
+}
+
+fn repository() -> Place {
+    Place::new(&[])
+}
+
+#[test]
+fn all_50_cases_of_calibration_run_and_every_question_is_the_one_of_its_metric() {
+    let (server, place) = (deciding(|_, name, _| if name == "yes" { 3.0 } else { 1.0 }), repository());
+    let output =
+        place.run(&server.url, &["bench-calibration", "-o", "r.json", "--html", "r.html", "-w", "4"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let receipt = place.receipt("r.json");
+    assert_eq!((&receipt["total_cases"], &receipt["failed_cases"]), (&json!(50), &json!(0)));
+    assert!(receipt["dataset"]["path"].as_str().unwrap().contains("built in"));
+    let cases = receipt["cases"].as_array().unwrap();
+    let cardinality = |id: &str| {
+        let case = cases.iter().find(|case| case["id"].as_str().unwrap().starts_with(id)).unwrap();
+        (case["vocab_cardinality"].as_u64().unwrap(), case["chance_baseline"].as_f64().unwrap())
+    };
+    assert_eq!(cardinality("tox-01"), (2, 0.5));
+    assert!(
+        cases.iter().any(|case| case["vocab_cardinality"] == 26)
+            && cases.iter().all(|case| case["answers"].as_object().unwrap().len() == 1)
+    );
+    assert!(receipt.get("cascade").is_none());
+    for key in [
+        "overall_accuracy_pct",
+        "chance_baseline_pct",
+        "avg_brier_score",
+        "ece_10bin",
+        "p95_latency_ms",
+        "temperature_fit",
+    ] {
+        assert!(!receipt[key].is_null(), "{key}");
+    }
+    // No second model was asked, so nothing is said about both; what a threshold would do is known all the same.
+    let text = stdout(&output);
+    assert!(
+        text.contains("Thresholds") && text.contains("not measured") && text.contains("0.35 nats"),
+        "{text}"
+    );
+    assert!(!text.contains("NaN"), "{text}");
+    // The receipt says the same again.
+    let again = place.run("http://127.0.0.1:1/v1", &["bench-calibration", "--from-receipt", "r.json"]);
+    assert_eq!(stdout(&again), text);
+}
+
+const CASES: &str = r#"
+{"id": "a", "metric": "calibration/prompt-injection-check", "tier": "easy", "category": "guardrail", "fields": {"user_input": "sure"}, "expected": "true"}
+{"id": "b", "metric": "calibration/prompt-injection-check", "tier": "easy", "category": "guardrail", "fields": {"user_input": "unsure"}, "expected": "false"}
+{"id": "c", "metric": "calibration/yelp-review-stars-rate", "tier": "hard", "category": "ordinal", "fields": {"review": "sure"}, "expected": "4"}
+{"id": "d", "metric": "calibration/yelp-review-stars-rate", "tier": "hard", "category": "ordinal", "fields": {"review": "sure"}, "expected": "2"}
+"#;
+
+/// Sure of yes and of 5 stars; of `unsure` it says yes with 55 %.
+fn first() -> Server {
+    deciding(|_, name, state| match (name, state.contains("unsure")) {
+        ("yes", true) => 0.55,
+        ("no", true) => 0.45,
+        ("yes" | "5", false) => 0.96,
+        _ => 0.01,
+    })
+}
+
+/// A second model that writes `no`.
+fn second() -> Server {
+    let said = json!({"injection": {"decision": "no", "confidence": 0.9, "explanation": "e"}, "stars": {"decision": "2", "confidence": 0.8, "explanation": "e"}});
+    let reply = json!({"model": "second-model", "choices": [{"message": {"role": "assistant", "content": said.to_string()}}]});
+    Server::answering(move |request| {
+        let missing = request.head.starts_with("GET");
+        if missing { (404, String::new()) } else { (200, reply.to_string()) }
+    })
+}
+
+#[test]
+fn a_score_counts_within_one_and_the_exact_figure_stands_beside_it() {
+    let place = Place::new(&[("c.jsonl", CASES)]);
+    let server = first();
+    let output = place.run(&server.url, &["bench-calibration", "-d", "c.jsonl", "-o", "r.json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let receipt = place.receipt("r.json");
+    let accurate: Vec<&Value> =
+        receipt["cases"].as_array().unwrap().iter().map(|case| &case["accurate"]).collect();
+    assert_eq!(accurate, [&json!(true), &json!(false), &json!(true), &json!(false)]);
+    assert_eq!(
+        (&receipt["overall_accuracy_pct"], &receipt["exact_accuracy_pct"]),
+        (&json!(50.0), &json!(25.0))
+    );
+}
+
+#[test]
+fn a_cascade_sends_only_the_unsure_and_says_what_both_are_worth() {
+    let place = Place::new(&[("c.jsonl", CASES)]);
+    let (server, second) = (first(), second());
+    let cascade = ["--cascade", "entropy", "--cascade-url", &second.url];
+    let output = place.run(
+        &server.url,
+        &[
+            &["bench-calibration", "-d", "c.jsonl", "-o", "r.json"],
+            &cascade[..],
+            &["--cascade-threshold", "50%"],
+        ]
+        .concat(),
+    );
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let receipt = place.receipt("r.json");
+    for (key, value) in [
+        ("escalated_cases", json!(1)),
+        ("replaced_cases", json!(1)),
+        ("pass1_accuracy_pct", json!(50.0)),
+        ("cascade_accuracy_pct", json!(75.0)),
+        ("accuracy_gain_pct", json!(25.0)),
+        ("pass2_models", json!(["second-model"])),
+    ] {
+        assert_eq!(receipt["cascade"][key], value, "{key}");
+    }
+    // The usual figures are those of the first model.
+    assert_eq!(receipt["overall_accuracy_pct"], 50.0);
+    assert_eq!(
+        (&receipt["cases"][1]["actual"], &receipt["cases"][1]["escalation"]["accurate"]),
+        (&json!("yes"), &json!(true))
+    );
+    assert_eq!(receipt["cases"][0]["escalation"]["escalated"], false);
+    let text = stdout(&output);
+    // From 50 % on the second model has seen all, below it has not.
+    assert!(
+        text.lines().any(|line| line.starts_with("50%")
+            && line.contains("1 of 4")
+            && line.trim_end().ends_with("75.0%")),
+        "{text}"
+    );
+    assert!(
+        text.lines()
+            .any(|line| line.starts_with("0%") && line.contains("4 of 4") && line.contains("not measured")),
+        "{text}"
+    );
+
+    // The first model's answers from the receipt: only the second is asked, also about those that were sure.
+    server.all();
+    second.all();
+    let from = ["bench-calibration", "-d", "c.jsonl", "--cascade-from", "r.json", "-o", "s.json"];
+    let output = place.run(&server.url, &[&from[..], &cascade[2..], &["--cascade-threshold", "0%"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(!server.all().iter().any(|request| request.head.starts_with("POST")));
+    assert_eq!(second.all().iter().filter(|request| request.head.starts_with("POST")).count(), 4);
+    let all = place.receipt("s.json");
+    // Right now: b and d; the sure a and c are spoilt.
+    assert_eq!(
+        (&all["cascade"]["escalated_cases"], &all["cascade"]["cascade_accuracy_pct"]),
+        (&json!(4), &json!(50.0))
+    );
+    let again = place.run(&server.url, &["bench-calibration", "--from-receipt", "s.json"]);
+    assert!(
+        stdout(&again)
+            .lines()
+            .any(|line| line.starts_with("0.35 nats") && line.trim_end().ends_with("75.0%")),
+        "{}",
+        stdout(&again)
+    );
+}
+
+#[test]
+fn the_same_model_may_look_again_with_a_thought() {
+    let place = Place::new(&[("c.jsonl", CASES)]);
+    let server = Server::answering(|request| {
+        if request.head.starts_with("GET") {
+            return (404, String::new());
+        }
+        let (schema, state) = (asked(request), request.state());
+        let thinks = schema["think"] == 64;
+        let told =
+            schema["questions"][0]["instructions"].as_str().unwrap_or_default().contains("leaned toward yes");
+        let content = decision(&schema, |_, name| match (name, state.contains("unsure"), thinks && told) {
+            ("no", true, true) | ("yes" | "5", false, _) => 0.96,
+            ("yes" | "no", true, false) => 0.5,
+            _ => 0.01,
+        });
+        (200, completion(&content.to_string()))
+    });
+    let output = place.run(
+        &server.url,
+        &["bench-calibration", "-d", "c.jsonl", "-o", "r.json", "--cascade-self-think", "64"],
+    );
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let receipt = place.receipt("r.json");
+    assert_eq!(
+        (&receipt["cascade"]["escalated_cases"], &receipt["cascade"]["cascade_accuracy_pct"]),
+        (&json!(1), &json!(75.0))
+    );
+    assert_eq!(receipt["settings"]["cascade"]["think"], 64);
+}
+
+#[test]
+fn when_the_first_model_fails_the_second_is_asked_and_the_case_still_counts_as_failed() {
+    let place = Place::new(&[("c.jsonl", CASES)]);
+    let server = Server::answering(|request| {
+        if request.head.starts_with("GET") || request.state().contains("unsure") {
+            return (500, String::new());
+        }
+        (
+            200,
+            completion(
+                &decision(&asked(request), |_, name| if name == "yes" { 0.9 } else { 0.01 }).to_string(),
+            ),
+        )
+    });
+    let second = second();
+    let output = place.run(
+        &server.url,
+        &[
+            "bench-calibration",
+            "-d",
+            "c.jsonl",
+            "-o",
+            "r.json",
+            "--cascade",
+            "on-miss",
+            "--cascade-url",
+            &second.url,
+        ],
+    );
+    assert_eq!(output.status.code(), Some(6), "{}", stderr(&output));
+    let case = &place.receipt("r.json")["cases"][1];
+    assert_eq!(
+        (&case["accurate"], &case["escalation"]["accurate"], &case["http_status"]),
+        (&json!(false), &json!(true), &json!(500))
+    );
+}
+
+#[test]
+fn what_cannot_work_costs_no_request() {
+    let place = Place::new(&[("c.jsonl", CASES), ("m.jsonl", &CASES.replace("yelp-review", "yolp-review"))]);
+    let server = first();
+    for (flags, part) in [
+        (&["-d", "m.jsonl"][..], "yolp-review-stars-rate"),
+        (&["-d", "c.jsonl", "--cascade", "entropy"], "there is no second model"),
+        (&["-d", "c.jsonl", "--from-receipt", "x.json", "--cascade-self-think", "8"], "asks nobody"),
+        (
+            &["-d", "c.jsonl", "--cascade-from", "none.json", "--cascade-url", "http://127.0.0.1:1/v1"],
+            "none.json",
+        ),
+        (&["-d", "c.jsonl", "-T", "nope"], "the filters leave none"),
+    ] {
+        let output = place.run(&server.url, &[&["bench-calibration"], flags].concat());
+        assert_eq!((output.status.code(), server.got_nothing()), (Some(2), true), "{}", stderr(&output));
+        assert!(stderr(&output).contains(part) && stderr(&output).contains("hint:"), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_model_that_reads_the_place_is_found_out_by_the_orders() {
+    // Always the first of the list.
+    let server = Server::answering(|request| {
+        if request.head.starts_with("GET") {
+            return (404, String::new());
+        }
+        let schema = request.schema();
+        let first = schema["questions"][0]["options"][0]["name"].as_str().unwrap().to_owned();
+        (200, completion(&decision(&schema, |_, name| if name == first { 0.9 } else { 0.02 }).to_string()))
+    });
+    let place = repository();
+    let output = place.run(&server.url, &["bench-permutation", "-o", "r.json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let receipt = place.receipt("r.json");
+    assert_eq!(
+        (&receipt["total_cases"], &receipt["flip_rate"], &receipt["cases_flipped"]),
+        (&json!(16), &json!(1.0), &json!(16))
+    );
+    assert_eq!(receipt["gate_recall_on_errors"], 1.0);
+    assert!(stdout(&output).contains("100.0%, 0.0%"), "{}", stdout(&output));
+
+    // One that reads the names never flips.
+    let steady = deciding(|_, name, _| 1.0 / (1.0 + f64::from(u8::try_from(name.len()).unwrap())));
+    fs::write(
+        place.path("c.jsonl"),
+        r#"{"id": "x", "regime": "r", "state": "s", "instructions": "i", "options": [{"name": "aaa"}, {"name": "b"}, {"name": "cccc"}], "expected": "b"}"#,
+    )
+    .unwrap();
+    let output = place.run(&steady.url, &["bench-permutation", "-d", "c.jsonl", "-o", "s.json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let receipt = place.receipt("s.json");
+    assert_eq!(
+        (&receipt["flip_rate"], &receipt["ensemble_accuracy"], &receipt["orders_asked"]),
+        (&json!(0.0), &json!(1.0), &json!(4))
+    );
+    assert!(receipt["mean_jsd_nats"].as_f64().unwrap() < 1e-12);
+    // No error to catch: not measured, no zero.
+    assert!(
+        receipt["gate_recall_on_errors"].is_null() && stdout(&output).contains("not measured"),
+        "{}",
+        stdout(&output)
+    );
+}
+
+#[test]
+fn unsure_intents_get_a_tie_break_and_out_of_scope_its_own_figures() {
+    // Sure of the first word of the text; unsure where it says `maybe`, and then the tie-break knows better.
+    let server = Server::answering(|request| {
+        if request.head.starts_with("GET") {
+            return (404, String::new());
+        }
+        let (schema, state) = (request.schema(), request.state());
+        let again = state.contains("first_pass_guess");
+        let content = decision(&schema, |_, name| match (state.contains("maybe"), again) {
+            (true, false) if name == "card" || name == "pin" => 0.5,
+            (true, true) if name == "pin" => 0.9,
+            (false, _) if state.contains(&format!("only {name}")) => 0.99,
+            _ => 0.0001,
+        });
+        (200, completion(&content.to_string()))
+    });
+    let case = |id: &str, text: &str, intent: &str| {
+        json!({"id": id, "text": text, "expected_intent": intent, "options": ["card", "pin", "loan", "oos"]})
+            .to_string()
+    };
+    let cases = [
+        case("a", "only card", "card"),
+        case("b", "maybe", "pin"),
+        case("c", "only oos", "oos"),
+        case("d", "only loan", "oos"),
+        case("e", "only oos", "card"),
+    ];
+    let place = Place::new(&[("c.jsonl", &cases.join("\n"))]);
+    let flags = ["bench-intents", "-c", "c.jsonl", "-o"];
+    let output = place.run(&server.url, &[&flags[..], &["r.json"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let receipt = place.receipt("r.json");
+    for (key, value) in [
+        ("pass1_correct", json!(2)),
+        ("intent_correct", json!(3)),
+        ("tie_breaks_triggered", json!(1)),
+        ("candidate_intents", json!(4)),
+        ("in_domain_correct", json!(2)),
+        ("in_domain_total", json!(3)),
+        ("oos_correct", json!(1)),
+        ("oos_total", json!(2)),
+        ("oos_recall", json!(0.5)),
+        ("oos_precision", json!(0.5)),
+        ("oos_f1", json!(0.5)),
+    ] {
+        assert_eq!(receipt[key], value, "{key}");
+    }
+    let b = &receipt["cases"][1];
+    assert_eq!(
+        (&b["pass1_intent"], &b["actual_intent"], &b["tie_break"]["finalists"]),
+        (&json!("card"), &json!("pin"), &json!(["card", "pin", "loan", "oos"]))
+    );
+    assert!(receipt.get("domain_accuracy_pct").is_none());
+    let again = place.run("http://127.0.0.1:1/v1", &["bench-intents", "--from-receipt", "r.json"]);
+    assert_eq!(stdout(&again), stdout(&output));
+    let output = place.run(&server.url, &[&flags[..], &["s.json", "--tie-break", "false"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(
+        (&place.receipt("s.json")["intent_correct"], &place.receipt("s.json")["tie_breaks_triggered"]),
+        (&json!(2), &json!(0))
+    );
+}
+
+#[test]
+fn the_built_in_intents_run_and_a_whole_set_is_fetched_once_and_checked() {
+    let server = deciding(|_, name, _| if name == "oos" { 2.0 } else { 1.0 });
+    let place = Place::new(&[]);
+    for (set, candidates) in [("banking77", 30), ("clinc150", 26)] {
+        let file = format!("{set}.json");
+        let output = place.run(&server.url, &["bench-intents", "--dataset", set, "-o", &file, "-w", "4"]);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let receipt = place.receipt(&file);
+        assert_eq!(
+            (&receipt["total_cases"], &receipt["candidate_intents"]),
+            (&json!(30), &json!(candidates))
+        );
+    }
+    let rows: String = (0..3_080).map(|n| format!("text {n},intent_{:02}\n", n % 77)).collect();
+    let publisher = Server::new(200, format!("text,category\n{rows}"));
+    let base = publisher.url.trim_end_matches("/v1").to_owned();
+    let run = |file: &str, mirror: &str| {
+        let flags = ["bench-intents", "--full", "--mirror", mirror, "-n", "1", "-o", file, "-u", &server.url];
+        crate::support::dgem()
+            .current_dir(place.folder.path())
+            .env("XDG_CACHE_HOME", place.path("cache"))
+            .args(flags)
+            .output()
+            .unwrap()
+    };
+    let output = run("full.json", &base);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let receipt = place.receipt("full.json");
+    assert_eq!((&receipt["candidate_intents"], &receipt["dataset"]["rows"]), (&json!(77), &json!(3_080)));
+    assert!(publisher.request().head.starts_with("GET /PolyAI-LDN/"));
+    // From the cache, also when nobody is there; and not when it was changed.
+    assert_eq!(run("cached.json", "http://127.0.0.1:1").status.code(), Some(0));
+    let cached = place.path("cache/dgem/intents/banking77_full_test.jsonl");
+    let text = fs::read_to_string(&cached).unwrap();
+    fs::write(&cached, text.replacen("text 1", "text x", 1)).unwrap();
+    let output = run("changed.json", &base);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        stderr(&output).contains("not what was fetched") && stderr(&output).contains("hint:"),
+        "{}",
+        stderr(&output)
+    );
+}
