@@ -108,13 +108,12 @@ impl Suite for Permutation {
         let count = schema.questions[0].alternatives();
         let mut others: Vec<Schema> = (1..count).map(|turn| rotate(&schema, turn, count)).collect();
         // Of two options the rotation is the mirror.
-        let mirror = match others.iter().position(|other| *other == mirrored(&schema)) {
-            Some(index) => Some(index),
-            None => {
-                others.push(mirrored(&schema));
-                Some(others.len() - 1)
-            }
-        };
+        let reverse = mirrored(&schema);
+        let known = others.iter().position(|other| *other == reverse);
+        let mirror = Some(known.unwrap_or(others.len()));
+        if known.is_none() {
+            others.push(reverse);
+        }
         let state = State { text, images: Vec::new() };
         Ok(Plan { sheet: Sheet { template: None, schema, state, expected }, others, mirror })
     }

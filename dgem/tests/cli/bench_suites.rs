@@ -400,7 +400,8 @@ fn the_built_in_intents_run_and_a_whole_set_is_fetched_once_and_checked() {
             (&json!(30), &json!(candidates))
         );
     }
-    let rows: String = (0..3_080).map(|n| format!("text {n},intent_{:02}\n", n % 77)).collect();
+    let rows: Vec<String> = (0..3_080).map(|n| format!("text {n},intent_{:02}\n", n % 77)).collect();
+    let rows = rows.concat();
     let publisher = Server::new(200, format!("text,category\n{rows}"));
     let base = publisher.url.trim_end_matches("/v1").to_owned();
     let run = |file: &str, mirror: &str| {

@@ -152,10 +152,10 @@ impl Suite for Ecotone {
         let figures = Figures::of(records);
         let json = json!({
             "ecotone_live": figures.measured > 0,
-            "dgem_accuracy_pct": figures.pct(figures.model, records.len()), "dgem_correct": figures.model,
-            "ecotone_accuracy_pct": figures.pct(figures.normaliser, figures.compared), "ecotone_compared": figures.ecotone(figures.compared),
+            "dgem_accuracy_pct": pct(figures.model, records.len()), "dgem_correct": figures.model,
+            "ecotone_accuracy_pct": pct(figures.normaliser, figures.compared), "ecotone_compared": figures.ecotone(figures.compared),
             "ecotone_correct": figures.ecotone(figures.normaliser),
-            "cascaded_accuracy_pct": figures.pct(figures.either, figures.compared), "cascaded_correct": figures.ecotone(figures.either),
+            "cascaded_accuracy_pct": pct(figures.either, figures.compared), "cascaded_correct": figures.ecotone(figures.either),
             "avg_gpu_denoise_ms": mean(&times(records, |record| record.denoise_ms)),
             "avg_wall_time_ms": mean(&times(records, |record| record.wall_time_ms)),
             "ecotone_avg_server_ms": mean(&figures.server_ms), "ecotone_p50_server_ms": percentile(&figures.server_ms, 0.5),
@@ -177,7 +177,7 @@ impl Suite for Ecotone {
 
     fn sections(&self, records: &[Record]) -> Vec<Section> {
         let figures = Figures::of(records);
-        let of = |right: usize, all: usize| match figures.pct(right, all) {
+        let of = |right: usize, all: usize| match pct(right, all) {
             Some(pct) if figures.measured > 0 => format!("{pct:.1}% ({right} of {all})"),
             _ => "not measured".to_owned(),
         };
@@ -250,12 +250,12 @@ impl Figures {
         figures
     }
 
-    fn pct(&self, part: usize, whole: usize) -> Option<f64> {
-        (whole > 0).then(|| 100.0 * part as f64 / whole as f64)
-    }
-
     /// Only where there is a normaliser.
     fn ecotone(&self, count: usize) -> Option<usize> {
         (self.measured > 0).then_some(count)
     }
+}
+
+fn pct(part: usize, whole: usize) -> Option<f64> {
+    (whole > 0).then(|| 100.0 * part as f64 / whole as f64)
 }

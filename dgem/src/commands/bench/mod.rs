@@ -52,19 +52,18 @@ async fn run<S: Suite>(
     let [receipt_file, page_file] =
         [&flags.output, &flags.html].map(|path| path.as_deref().map(Output::reserve).transpose());
     let (receipt_file, page_file) = (receipt_file?, page_file?);
-    let (mut receipt, first_error) = match &flags.from_receipt {
-        Some(path) => (Receipt::load_for(path, S::NAME)?, None),
-        None => {
-            let asked = Asked {
-                dataset,
-                filter: Filter { offset: flags.offset, limit: flags.limit, ..filter },
-                catalogue: &flags.catalogue,
-                read: &flags.read,
-                workers: flags.workers,
-                case_timeout: &flags.case_timeout,
-            };
-            measure(&suite, &asked, connection, environment).await?
-        }
+    let (mut receipt, first_error) = if let Some(path) = &flags.from_receipt {
+        (Receipt::load_for(path, S::NAME)?, None)
+    } else {
+        let asked = Asked {
+            dataset,
+            filter: Filter { offset: flags.offset, limit: flags.limit, ..filter },
+            catalogue: &flags.catalogue,
+            read: &flags.read,
+            workers: flags.workers,
+            case_timeout: &flags.case_timeout,
+        };
+        measure(&suite, &asked, connection, environment).await?
     };
     if receipt.cases.is_empty() {
         return if receipt.interrupted { Ok(Exit::Interrupted) } else { Err(no_cases(&receipt)) };
