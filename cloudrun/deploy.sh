@@ -6,7 +6,7 @@ set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/../scripts/cloud.sh"
 need_project
 need_gpu
-need_region
+need_gpu_region
 name_things
 name_revision
 name_weights
@@ -19,6 +19,12 @@ network=${NETWORK:-default} subnet=${SUBNET:-default}
 queue_places=${QUEUE:-2048}
 concurrency=$((queue_places / 32))
 ((concurrency >= 1 && concurrency <= 1000)) || fail "QUEUE=$queue_places gives $concurrency requests an instance" "Cloud Run allows 1 to 1000: QUEUE from 32 to 32000"
+
+# Everybody (allUsers, allAuthenticatedUsers) is nobody whom a service with a GPU should answer.
+case ${INVOKER:-} in
+  '' | user:?* | group:?* | serviceAccount:?* | domain:?*) ;;
+  *) fail "INVOKER=$INVOKER is no caller" "write user:, group:, serviceAccount: or domain: and the name, as in user:a@example.org" ;;
+esac
 
 staged_commit
 image_digest "$revision-cuda$capability"
@@ -44,13 +50,19 @@ apply beta run deploy "$service" "--image=$image@$digest" "--region=$GCP_REGION"
   "--concurrency=$concurrency" --min-instances=0 "--max-instances=${MAX_INSTANCES:-3}" --timeout=300 --port=8080 \
   --startup-probe=httpGet.path=/readyz,httpGet.port=8080,initialDelaySeconds=10,timeoutSeconds=5,periodSeconds=10,failureThreshold=120 \
   --liveness-probe=httpGet.path=/livez,httpGet.port=8080,timeoutSeconds=5,periodSeconds=30,failureThreshold=3 \
-  "--add-volume=name=weights,type=cloud-storage,bucket=$weights_bucket,readonly=true,mount-options=enable-buffered-read=true" \
+  "--add-volume=name=weights,type=cloud-storage,bucket=$weights_bucket,readonly=true,mount-options=enable-buffered-read=true;uid=10001;gid=10001" \
   --add-volume-mount=volume=weights,mount-path=/mnt/weights "--set-env-vars=$environment" "${way[@]}"
 if [ -n "${INVOKER:-}" ]; then
   apply run services add-iam-policy-binding "$service" "--region=$GCP_REGION" "--member=$INVOKER" --role=roles/run.invoker
 fi
 
-url=$(query run services describe "$service" "--region=$GCP_REGION" '--format=value(status.url)') || url=https://SERVICE-URL
+url=$(query run services describe "$service" "--region=$GCP_REGION" '--format=value(status.url)') || url=
+[ -z "$dry" ] || url=https://SERVICE-URL
+[ -n "$url" ] || {
+  say "error: $service was deployed, but Cloud Run tells no address of it"
+  say "hint: gcloud run services describe $service --region=$GCP_REGION --project=$GCP_PROJECT"
+  exit 1
+}
 [ -n "$dry" ] || printf '%s\n' "$url"
 say "deployed. Try (the first answer waits for the weights; whoever calls needs roles/run.invoker):"
 say "  bin/dgem decide -u $url/v1 --gcp-auth --wait-ready 20m -t templates/support_triage.json.tmpl -v 'ticket=Emergency outage'"

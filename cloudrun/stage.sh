@@ -2,11 +2,10 @@
 # Puts the weights into a bucket: Cloud Build downloads one commit of the hub's repository with `dgemma-server download`
 # (which checks every sum), uploads it, and writes MANIFEST.json last. Only a copy whose manifest is there, with every file
 # in its full length, counts as staged. Called by `make cloudrun-stage`. Needs GCP_PROJECT and GCP_REGION; REPO, REVISION,
-# HF_TOKEN_SECRET (the name of a secret, never the token). Read next: cloudrun/stage.yaml, cloudrun/upload.sh.
+# HF_TOKEN_SECRET (the name of a secret, never the token), HF_ENDPOINT. Read next: cloudrun/stage.yaml, cloudrun/upload.sh.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/../scripts/cloud.sh"
 need_project
-need_gpu
 need_region
 name_things
 name_revision
@@ -14,10 +13,11 @@ name_weights
 need_tool jq
 need_tool curl
 
+hub=${HF_ENDPOINT:-https://huggingface.co}
 # A branch is resolved once, here: everything after speaks of one commit.
 commit=${REVISION:-}
 if [ -z "$commit" ]; then
-  ask=(curl --fail --silent --show-error --location "${HF_ENDPOINT:-https://huggingface.co}/api/models/$repo")
+  ask=(curl --fail --silent --show-error --location "$hub/api/models/$repo")
   if [ -n "$dry" ]; then
     quoted "${ask[@]}" >&3
     commit=COMMIT
@@ -31,6 +31,7 @@ to=gs://$weights_bucket/$commit/$model
 
 # Whether every file of the manifest is there in its length.
 staged() {
+  own_bucket "$weights_bucket" || return 1
   query storage cat "$to/MANIFEST.json" >"$scratch/manifest" || return 1
   query storage objects list "$to/**" '--format=csv[no-heading](name,size)' >"$scratch/objects" || return 1
   jq -r --arg folder "$commit/$model" '.files[] | "\($folder)/\(.name),\(.bytes)"' "$scratch/manifest" >"$scratch/wanted" || return 1
@@ -44,11 +45,11 @@ if staged; then
 fi
 
 image_digest "$revision-cpu"
+enable_services cloudbuild iam secretmanager storage
 if [ -n "${HF_TOKEN_SECRET:-}" ]; then
   query secrets describe "$HF_TOKEN_SECRET" '--format=value(name)' >/dev/null || [ -n "$dry" ] ||
     fail "there is no secret $HF_TOKEN_SECRET" "make it with: gcloud secrets create $HF_TOKEN_SECRET --data-file=- (the token on standard input)"
 fi
-enable_services cloudbuild iam secretmanager storage
 ensure_bucket "$weights_bucket"
 allow_bucket "$weights_bucket" dgem-build roles/storage.objectAdmin
 secret=
@@ -63,5 +64,5 @@ fi
 apply builds submit "$root/cloudrun" "--config=$config" "--region=$GCP_REGION" \
   "--service-account=projects/$GCP_PROJECT/serviceAccounts/$(account dgem-build)" \
   "--gcs-source-staging-dir=gs://$build_bucket/source" "--gcs-log-dir=gs://$build_bucket/logs" \
-  "--substitutions=_IMAGE=$image@$digest,_REPO=$repo,_COMMIT=$commit,_MODEL=$model,_TO=$to$secret"
+  "--substitutions=_IMAGE=$image@$digest,_REPO=$repo,_COMMIT=$commit,_MODEL=$model,_TO=$to,_HUB=$hub$secret"
 say "next: make cloudrun-deploy"

@@ -17,6 +17,10 @@ name_revision
 name_weights
 vm=${VM:-dgem-$precision}
 network=${NETWORK:-default} subnet=${SUBNET:-default}
+[ "$network" != none ] || fail "NETWORK=none is for Cloud Run only; a machine stands in a network" "name one with NETWORK and SUBNET"
+spot=STANDARD
+! on SPOT "${SPOT:-}" || spot=SPOT
+need_tool jq
 max_run=${MAX_RUN:-3h}
 [[ $max_run =~ ^[1-9][0-9]*[smhd]$ ]] || fail "MAX_RUN=$max_run is no time" "for example 90m, 3h or 1d"
 
@@ -28,21 +32,31 @@ if [ -n "${SOURCE_RANGE:-}" ]; then
   [ -n "$secret" ] || fail "an address of its own needs a key, and API_KEY_SECRET is not set" \
     "put a key into Secret Manager and name the secret: openssl rand -hex 32 | gcloud secrets create dgem-key --data-file=-"
   access="" listen=0.0.0.0
-  rule=dgem-allow-address ports=tcp:8080 ranges=$SOURCE_RANGE
+  rule=dgem-allow-address-$network ports=tcp:8080 ranges=$SOURCE_RANGE
 else
   access=--no-address listen=127.0.0.1
-  rule=dgem-allow-iap ports=tcp:22 ranges=35.235.240.0/20
+  rule=dgem-allow-iap-$network ports=tcp:22 ranges=35.235.240.0/20
 fi
 
 enable_services compute iap iam storage
 query compute machine-types describe "$machine" "--zone=$zone" '--format=value(name)' >/dev/null || [ -n "$dry" ] ||
   fail "there is no $machine in $zone" "zones that have it: gcloud compute machine-types list --filter=name=$machine --format='value(zone)'"
-if state=$(query compute instances describe "$vm" "--zone=$zone" '--format=value(status)'); then
+staged_commit
+image_digest "$revision-cuda80"
+# What the startup script reads, and in dgem-host what else the machine was made with.
+metadata=$(printf '%s~' "dgem-ctx=${CTX:-32768}" "dgem-device-map=$device_map" "dgem-gpus=$gpus" "dgem-host=$machine,$spot,$network,$subnet,$max_run,$ranges" \
+  "dgem-image=$image@$digest" "dgem-key-secret=$secret" "dgem-listen=$listen" "dgem-quant=${QUANT:-$quant}" "dgem-weights=gs://$weights_bucket/$commit/$model")
+metadata=${metadata%'~'}
+
+if found=$(query compute instances describe "$vm" "--zone=$zone" '--format=json(status,metadata.items)'); then
+  state=$(jq -r .status <<<"$found")
   [ "$state" = RUNNING ] || fail "$vm is there and $state" "take it down first: make gce-teardown"
+  jq -r '.metadata.items[] | select(.key | startswith("dgem-")) | "\(.key)=\(.value // "")"' <<<"$found" | LC_ALL=C sort >"$scratch/has"
+  differs=$(diff "$scratch/has" <(tr '~' '\n' <<<"$metadata")) ||
+    fail "$vm runs with other settings than are asked for (<: it has, >: asked for):
+$differs" "take it down first: make gce-teardown"
   say "$vm runs already"
 else
-  staged_commit
-  image_digest "$revision-cuda80"
   ensure_account dgem-vm 'dgem: the machine that runs the server'
   allow_bucket "$weights_bucket" dgem-vm roles/storage.objectViewer
   bind artifacts repositories add-iam-policy-binding dgem "--location=$GCP_REGION" \
@@ -56,14 +70,11 @@ else
   else
     apply compute firewall-rules create "$rule" "--network=$network" --direction=INGRESS "--source-ranges=$ranges" "--allow=$ports" --target-tags=dgem
   fi
-  spot=STANDARD
-  case ${SPOT:-0} in 0) ;; *) spot=SPOT ;; esac
   apply compute instances create "$vm" "--zone=$zone" "--machine-type=$machine" "--provisioning-model=$spot" --maintenance-policy=TERMINATE \
     "--max-run-duration=$max_run" --instance-termination-action=DELETE --no-restart-on-failure \
     --image-family=cos-stable --image-project=cos-cloud "--boot-disk-size=${disk_gb}GB" --boot-disk-type=pd-ssd \
     "--network=$network" "--subnet=$subnet" --tags=dgem --labels=app=dgem ${access:+"$access"} \
-    "--service-account=$(account dgem-vm)" --scopes=cloud-platform \
-    "--metadata=dgem-image=$image@$digest,dgem-weights=gs://$weights_bucket/$commit/$model,dgem-gpus=$gpus,dgem-quant=${QUANT:-$quant},dgem-ctx=${CTX:-32768},dgem-listen=$listen,dgem-key-secret=$secret" \
+    "--service-account=$(account dgem-vm)" --scopes=cloud-platform "--metadata=^~^$metadata" \
     "--metadata-from-file=startup-script=$root/gce/startup.sh"
 fi
 
@@ -71,7 +82,7 @@ fi
 seen=
 deadline=$((SECONDS + ${WAIT_SECONDS:-1800}))
 while [ -z "$dry" ]; do
-  log=$(query compute instances get-serial-port-output "$vm" "--zone=$zone") || log=
+  log=$(go_on=1 query compute instances get-serial-port-output "$vm" "--zone=$zone") || log=
   phase=$(sed -n 's/.*dgem-startup: //p' <<<"$log" | tr -d '\r' | tail -n 1)
   if [ "$phase" != "$seen" ]; then say "$(date +%T) $phase"; fi
   seen=$phase
@@ -98,7 +109,9 @@ if [ "$listen" = 127.0.0.1 ]; then
   say "  gcloud compute ssh $vm --zone=$zone --project=$GCP_PROJECT --tunnel-through-iap -- -N -L 8080:127.0.0.1:8080"
   say "  bin/dgem decide -t templates/support_triage.json.tmpl -v 'ticket=Emergency outage'"
 else
-  address=$(query compute instances describe "$vm" "--zone=$zone" '--format=value(networkInterfaces[0].accessConfigs[0].natIP)') || address=ADDRESS
+  address=$(query compute instances describe "$vm" "--zone=$zone" '--format=value(networkInterfaces[0].accessConfigs[0].natIP)') || address=
+  [ -z "$dry" ] || address=ADDRESS
+  [ -n "$address" ] || fail "$vm has no address" "take it down first: make gce-teardown"
   say "  DGEM_TOKEN_COMMAND='gcloud secrets versions access latest --secret=$secret --project=$GCP_PROJECT' \\"
   say "    bin/dgem decide -u http://$address:8080/v1 -t templates/support_triage.json.tmpl -v 'ticket=Emergency outage'"
 fi

@@ -34,6 +34,7 @@ gpus=$(metadata dgem-gpus)
 quant=$(metadata dgem-quant)
 ctx=$(metadata dgem-ctx)
 listen=$(metadata dgem-listen)
+device_map=$(metadata dgem-device-map) || device_map=
 key_secret=$(metadata dgem-key-secret) || key_secret=
 registry=${image%%/*}
 model=${weights##*/}
@@ -74,6 +75,7 @@ if [ -n "$key_secret" ]; then
   options+=(--volume "$state/key:/run/key:ro" --env DGEMMA_API_KEY_FILE=/run/key)
 fi
 for ((gpu = 0; gpu < gpus; gpu++)); do options+=(--device "/dev/nvidia$gpu"); done
+[ -z "$device_map" ] || options+=(--env "DGEMMA_DEVICE_MAP=$device_map")
 docker rm --force dgemma >/dev/null 2>&1 || true
 docker run --detach --name dgemma --restart always --log-driver=json-file --log-opt max-size=50m \
   --device /dev/nvidiactl --device /dev/nvidia-uvm "${options[@]}" \

@@ -6,6 +6,10 @@ set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/../scripts/cloud.sh"
 need_project
 failed=
+all=
+! on ALL "${ALL:-}" || all=1
+# One thing that cannot be listed keeps nothing else from being deleted.
+go_on=1
 
 # What there is: name and zone, a line each. Disks and rules go by name: gcloud gives them no labels when it makes them.
 machines() { list compute instances list --filter=labels.app=dgem '--format=value(name,zone.basename())'; }
@@ -41,11 +45,11 @@ enable_services compute iam
 remove machines compute instances delete --delete-disks=all
 remove disks compute disks delete
 remove rules compute firewall-rules delete
-[ -z "${ALL:-}" ] || remove accounts iam service-accounts delete
+[ -z "$all" ] || remove accounts iam service-accounts delete
 [ -z "$dry" ] || exit 0
 
 remains=
-for kind in machines disks rules ${ALL:+accounts}; do
+for kind in machines disks rules ${all:+accounts}; do
   lines=$("$kind") || failed=1
   while read -r name; do
     [ -z "$name" ] || remains+="  $kind: $name"$'\n'

@@ -4,8 +4,27 @@
 # shellcheck shell=bash disable=SC2034
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-dry=${DRY_RUN:-}
-[ "$dry" != 0 ] || dry=
+
+say() { printf '%s\n' "$*" >&2; }
+
+# fail MESSAGE HINT: a mistake of the caller.
+fail() {
+  say "error: $1"
+  say "hint: $2"
+  exit 2
+}
+
+# on NAME VALUE: whether a switch is on.
+on() {
+  case $2 in
+    1 | yes | true | on) return 0 ;;
+    '' | 0 | no | false | off) return 1 ;;
+    *) fail "$1=$2 is neither on nor off" "$1=1 or $1=0" ;;
+  esac
+}
+
+dry=
+! on DRY_RUN "${DRY_RUN:-}" || dry=1
 case ${1:-} in
   '') ;;
   --dry-run) dry=1 ;;
@@ -23,15 +42,8 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
-
-say() { printf '%s\n' "$*" >&2; }
-
-# fail MESSAGE HINT: a mistake of the caller.
-fail() {
-  say "error: $1"
-  say "hint: $2"
-  exit 2
-}
+# From `query`, which mostly runs in a subshell and cannot end the script otherwise.
+trap 'exit 1' USR1
 
 # One command, quoted where it must be, so that it can be pasted into a shell.
 quoted() {
@@ -43,13 +55,19 @@ quoted() {
   printf '%s\n' "${line# }"
 }
 
+# Fails with 1 where the thing is not there. Any other error is shown, and ends the script unless `go_on` is set.
 query() {
+  local errors=$scratch/errors
   set -- gcloud "$@" "--project=$GCP_PROJECT"
   if [ -n "$dry" ]; then
     quoted "$@" >&3
     return 1
   fi
-  "$@" 2>/dev/null
+  ! "$@" 2>"$errors" || return 0
+  ! grep -qE 'NOT_FOUND|not found|[^0-9]404[^0-9]|Cannot find|matched no objects' "$errors" || return 1
+  cat "$errors" >&2
+  [ -n "${go_on:-}" ] || kill -USR1 $$
+  return 2
 }
 
 apply() {
@@ -101,10 +119,14 @@ need_gpu() {
   esac
 }
 
-# The region must have the GPU: Cloud Run says so only after minutes.
 need_region() {
+  [ -n "${GCP_REGION:-}" ] || fail "GCP_REGION is not set" "export GCP_REGION=europe-west4, or another; docs/deploy.md lists those with a GPU"
+}
+
+# The region must have the GPU: Cloud Run says so only after minutes.
+need_gpu_region() {
   local list="$regions; by invitation: $invited"
-  [ -n "${GCP_REGION:-}" ] || fail "GCP_REGION is not set" "Cloud Run has $gpu_type in: $list"
+  need_region
   case " $regions " in *" $GCP_REGION "*) return 0 ;; esac
   case " $invited " in
     *" $GCP_REGION "*) say "note: $gpu_type is given in $GCP_REGION by invitation; elsewhere: $regions" ;;
@@ -129,11 +151,15 @@ name_things() {
 # account NAME: the address of a service account of ours.
 account() { printf '%s@%s.iam.gserviceaccount.com' "$1" "$GCP_PROJECT"; }
 
-# The revision that images are tagged with. What is not committed has no name.
+# The revision that images are tagged with. What is sent to be built (.gcloudignore) and not committed has no name.
 name_revision() {
-  revision=${DGEM_REVISION:-$(git -C "$root" rev-parse --short=12 HEAD)}
-  if [ -z "${DGEM_REVISION:-}" ] && [ -n "$(git -C "$root" status --porcelain)" ]; then
-    [ -n "${ALLOW_DIRTY:-}" ] || fail "there are changes that are not committed, so the revision $revision is not what would be built" \
+  local path sent=()
+  revision=${DGEM_REVISION:-}
+  [ -z "$revision" ] || return 0
+  revision=$(git -C "$root" rev-parse --short=12 HEAD)
+  while read -r path; do sent+=("$path"); done < <(sed -n 's|^!/||p' "$root/.gcloudignore")
+  if [ -n "$(git -C "$root" status --porcelain -- "${sent[@]}")" ]; then
+    on ALLOW_DIRTY "${ALLOW_DIRTY:-}" || fail "there are changes that are not committed, so the revision $revision is not what would be built" \
       "commit them, or set ALLOW_DIRTY=1 to use the tag $revision-dirty"
     revision=$revision-dirty
   fi
@@ -158,9 +184,13 @@ ensure_account() {
     apply iam service-accounts create "$1" "--display-name=$2"
 }
 
+# Whether this project has the bucket. Names are the whole world's: to describe one could find somebody else's.
+own_bucket() { [ -n "$(query storage buckets list "--filter=name=$1" '--format=value(name)')" ]; }
+
+# Without soft delete, which keeps what was deleted, and its costs, for a week.
 ensure_bucket() {
-  query storage buckets describe "gs://$1" '--format=value(name)' >/dev/null || {
-    apply storage buckets create "gs://$1" "--location=$GCP_REGION" --uniform-bucket-level-access --public-access-prevention
+  own_bucket "$1" || {
+    apply storage buckets create "gs://$1" "--location=$GCP_REGION" --uniform-bucket-level-access --public-access-prevention --soft-delete-duration=0
     apply storage buckets update "gs://$1" --update-labels=app=dgem
   }
 }
@@ -187,11 +217,9 @@ name_weights() {
 
 # Sets `commit`: REVISION, or the only commit of the model whose manifest is in the bucket.
 staged_commit() {
-  local found
-  if [ -n "${REVISION:-}" ]; then
-    found=$(query storage ls "gs://$weights_bucket/$REVISION/$model/MANIFEST.json") || found=
-  else
-    found=$(query storage ls "gs://$weights_bucket/*/$model/MANIFEST.json") || found=
+  local found=
+  if own_bucket "$weights_bucket" || [ -n "$dry" ]; then
+    found=$(query storage ls "gs://$weights_bucket/${REVISION:-*}/$model/MANIFEST.json") || found=
   fi
   if [ -n "$dry" ]; then
     commit=${REVISION:-COMMIT}

@@ -25,20 +25,91 @@ load common
     GCP_REGION='' refused 2 'GCP_REGION is not set' "$root/cloudrun/$script.sh"
     refused 2 "no argument but --dry-run, not '--force'" "$root/cloudrun/$script.sh" --force
   done
-  for script in build stage deploy; do
-    GCP_REGION=us-west1 refused 2 'no nvidia-l4 in us-west1' "$root/cloudrun/$script.sh"
-    [[ $output == *europe-west4* ]]
+  GCP_REGION=us-west1 refused 2 'no nvidia-l4 in us-west1' "$root/cloudrun/deploy.sh"
+  [[ $output == *europe-west4* ]]
+  for script in build deploy; do
     GPU=h100 refused 2 'GPU=h100 is not known' "$root/cloudrun/$script.sh"
   done
   REVISION=main refused 2 'REVISION=main is no commit' "$root/cloudrun/stage.sh"
   REPO=justaname refused 2 'is no repository' "$root/cloudrun/stage.sh"
+  for caller in allUsers allAuthenticatedUsers user: me@example.org; do
+    INVOKER=$caller refused 2 "INVOKER=$caller is no caller" "$root/cloudrun/deploy.sh"
+  done
   QUEUE=20 refused 2 'gives 0 requests' "$root/cloudrun/deploy.sh"
   WEIGHTS_BUCKET=$(printf 'b%.0s' {1..64}) refused 2 'more than 63 characters' "$root/cloudrun/deploy.sh"
 }
 
+@test "images and weights for Compute Engine are made in regions where Cloud Run has no GPU" {
+  images_are_built
+  GCP_REGION=us-west1 "$root/cloudrun/build.sh"
+  GCP_REGION=us-west1 REVISION=$commit "$root/cloudrun/stage.sh"
+}
+
+@test "a switch is off with 0, no, false and off, and takes no other word" {
+  answer '*describe*' 0 'x\n'
+  answer 'storage buckets list --filter=labels.app=dgem *' 0 'b\n'
+  for off in 0 no false off ''; do
+    ALL=$off "$root/cloudrun/teardown.sh"
+    lacks "$CALLS" 'storage rm|accounts delete|repositories delete'
+    ALL=$off "$root/gce/teardown.sh"
+    lacks "$CALLS" 'accounts delete'
+    DRY_RUN=$off "$root/cloudrun/build.sh"
+    grep -q enable "$CALLS"
+    : >"$CALLS"
+  done
+  for on in 1 yes true on; do
+    DRY_RUN=$on "$root/cloudrun/build.sh"
+    [ ! -s "$CALLS" ]
+  done
+  DRY_RUN=maybe refused 2 'DRY_RUN=maybe is neither on nor off' "$root/cloudrun/build.sh"
+  ALL=all refused 2 'ALL=all is neither on nor off' "$root/cloudrun/teardown.sh"
+  ALL=all refused 2 'ALL=all is neither on nor off' "$root/gce/teardown.sh"
+}
+
+@test "an error that is not 'not found' is shown, and stops before anything is made" {
+  fake gcloud <<'F'
+#!/bin/bash
+"$STUB" "$@" 2>/dev/null
+case "$*" in *"$BROKEN"*) echo 'ERROR: PERMISSION_DENIED: no such right' >&2 && exit 1 ;; esac
+"$STUB" "$@"
+F
+  export STUB=$root/scripts/tests/stub/gcloud
+  BROKEN='service-accounts describe' run "$root/cloudrun/build.sh"
+  [ "$status" -eq 1 ]
+  [[ $output == *'PERMISSION_DENIED: no such right'* ]]
+  lacks "$CALLS" ' create |submit'
+  images_are_built
+  BROKEN='buckets list' REVISION=$commit run "$root/cloudrun/stage.sh"
+  [ "$status" -eq 1 ]
+  [[ $output == *'PERMISSION_DENIED: no such right'* ]]
+  lacks "$CALLS" ' create |submit'
+  # Taking down goes on with the rest.
+  BROKEN='services describe' run "$root/cloudrun/teardown.sh"
+  [ "$status" -eq 1 ]
+  grep -q 'jobs describe' "$CALLS"
+}
+
+@test "a bucket of that name in somebody else's project is not used" {
+  images_are_built
+  subnet_is_there
+  answer 'storage ls *' 0 "gs://x/$commit/$nvfp4/MANIFEST.json\n"
+  answer 'storage cat *' 0 '{"files": [{"name": "a", "bytes": 1}]}'
+  answer 'storage objects list *' 0 "$commit/$nvfp4/a,1\n"
+  refused 2 'no complete copy' "$root/cloudrun/deploy.sh"
+  answer 'storage buckets create *' 1
+  REVISION=$commit run "$root/cloudrun/stage.sh"
+  [ "$status" -ne 0 ]
+  lacks "$CALLS" 'storage (ls|cat|objects)|add-iam|submit'
+}
+
 @test "a region by invitation is a note, not a refusal" {
   images_are_built
-  GCP_REGION=us-central1 run "$root/cloudrun/build.sh"
+  weights_are_staged
+  subnet_is_there
+  answer 'run services describe *' 0 'https://dgemma-1.run.app\n'
+  answer 'storage buckets list *' 0 'b\n'
+  answer 'storage ls *' 0 "gs://my-project-dgem-weights-us-central1/$commit/$nvfp4/MANIFEST.json\n"
+  GCP_REGION=us-central1 run "$root/cloudrun/deploy.sh"
   [ "$status" -eq 0 ]
   [[ $output == *'in us-central1 by invitation'* ]]
 }
@@ -46,16 +117,20 @@ load common
 @test "what is not committed is not built under the name of a commit" {
   copy=$BATS_TEST_TMPDIR/copy
   mkdir "$copy"
-  cp -r "$root/cloudrun" "$root/scripts" "$copy"
+  cp -r "$root/cloudrun" "$root/scripts" "$root/.gcloudignore" "$copy"
   git -C "$copy" init --quiet
   git -C "$copy" add .
   git -C "$copy" -c user.name=a -c user.email=a@a commit --quiet -m a
   unset DGEM_REVISION
   "$copy/cloudrun/build.sh"
   grep "_REVISION=$(git -C "$copy" rev-parse --short=12 HEAD) " "$CALLS"
+  # Files that are not sent change no image.
+  touch "$copy/rows.jsonl" "$copy/hub-token.txt"
+  "$copy/cloudrun/build.sh"
   echo >>"$copy/cloudrun/build.sh"
   : >"$CALLS"
   refused 2 'not committed' "$copy/cloudrun/build.sh"
+  ALLOW_DIRTY=0 refused 2 'not committed' "$copy/cloudrun/build.sh"
   ALLOW_DIRTY=1 "$copy/cloudrun/build.sh"
   grep -- '-dirty-cuda80' "$CALLS"
 }
@@ -74,6 +149,9 @@ echo \"\$*\" >>'$BATS_TEST_TMPDIR/asked'
 echo '{\"sha\": \"$commit\"}'"
   "$root/cloudrun/stage.sh"
   grep -q "api/models/nvidia/$nvfp4\$" "$BATS_TEST_TMPDIR/asked"
+  HF_ENDPOINT=https://hub.example "$root/cloudrun/stage.sh"
+  grep -qF https://hub.example/api/models/ "$BATS_TEST_TMPDIR/asked"
+  grep -qF ',_HUB=https://hub.example ' "$CALLS"
   grep -qF "_COMMIT=$commit," "$CALLS"
   fake curl <<<'#!/bin/bash
 exit 22'
@@ -84,6 +162,7 @@ exit 22'
 @test "stage: complete weights are not staged again, half an upload is" {
   images_are_built
   export REVISION=$commit
+  bucket_is_ours my-project-dgem-weights-europe-west4
   manifest='{"files": [{"name": "config.json", "bytes": 10}, {"name": "a.safetensors", "bytes": 999}]}'
   answer 'storage cat *MANIFEST.json *' 0 "$manifest"
   answer 'storage objects list *' 0 "$commit/$nvfp4/a.safetensors,999\n$commit/$nvfp4/config.json,10\n$commit/$nvfp4/MANIFEST.json,50\n"
@@ -95,6 +174,7 @@ exit 22'
     : >"$ANSWERS"
     : >"$CALLS"
     images_are_built
+    bucket_is_ours my-project-dgem-weights-europe-west4
     answer 'storage cat *MANIFEST.json *' 0 "$manifest"
     answer 'storage objects list *' 0 "$objects"
     "$root/cloudrun/stage.sh"
@@ -166,10 +246,20 @@ exit 22'
   lacks "$CALLS" '--cpu=8'
 }
 
+@test "deploy: a service without an address is a failure, not an invented address" {
+  images_are_built
+  weights_are_staged
+  subnet_is_there
+  run "$root/cloudrun/deploy.sh"
+  [ "$status" -eq 1 ]
+  [[ $output == *'tells no address'* && $output != *SERVICE-URL* ]]
+}
+
 @test "deploy: the same command the second time" {
   images_are_built
   weights_are_staged
   subnet_is_there
+  answer 'run services describe *' 0 'https://dgemma-1.run.app\n'
   "$root/cloudrun/deploy.sh"
   cp "$CALLS" "$BATS_TEST_TMPDIR/first"
   : >"$CALLS"
@@ -203,6 +293,7 @@ exit 22'
   subnet_is_there
   refused 2 'no complete copy' "$root/cloudrun/deploy.sh"
   [[ $output == *'make cloudrun-stage'* ]]
+  bucket_is_ours my-project-dgem-weights-europe-west4
   answer 'storage ls *' 0 "gs://b/1/m/MANIFEST.json\ngs://b/2/m/MANIFEST.json\n"
   refused 2 'several commits' "$root/cloudrun/deploy.sh"
   : >"$ANSWERS"
@@ -228,7 +319,7 @@ exit 22'
 @test "teardown: what costs by the hour goes, the rest is listed" {
   answer 'run services describe *' 0
   answer 'run jobs describe *' 0
-  answer 'storage buckets list *' 0 'my-project-dgem-weights-europe-west4\n'
+  answer 'storage buckets list --filter=labels*' 0 'my-project-dgem-weights-europe-west4\n'
   run "$root/cloudrun/teardown.sh"
   [ "$status" -eq 0 ]
   golden teardown
@@ -237,16 +328,36 @@ exit 22'
 }
 
 @test "teardown: ALL=1 leaves nothing, and says so only when it is so" {
+  # Buckets are there until they are deleted.
+  fake gcloud <<'F'
+#!/bin/bash
+"$STUB" "$@"
+case "$*" in 'storage buckets list --filter=labels.app=dgem'*) grep -q 'storage rm' "$CALLS" || echo BUCKET ;; esac
+F
+  export STUB=$root/scripts/tests/stub/gcloud
   answer '*describe*' 0
   ALL=1 run "$root/cloudrun/teardown.sh"
   [ "$status" -eq 0 ]
   golden teardown-all
   [[ $output == *'nothing of dgem remains'* ]]
   ALL=1 dry teardown-all "$root/cloudrun/teardown.sh"
-  answer 'storage buckets list *' 0 'left\n'
+  rm "$BATS_TEST_TMPDIR/bin/gcloud"
+  answer 'storage buckets list --filter=labels*' 0 'left\n'
   ALL=1 run "$root/cloudrun/teardown.sh"
   [ "$status" -eq 1 ]
   [[ $output == *'bucket: left'* ]]
+}
+
+@test "teardown: a bucket without our label stays, and so does what other regions use" {
+  answer '*describe*' 0
+  bucket_is_ours mine
+  # Another region has a service.
+  answer 'run services list --filter=*' 0 'dgemma\n'
+  answer 'storage buckets list --filter=labels.app=dgem --format=*' 0 'of-another-region\n'
+  ALL=1 WEIGHTS_BUCKET=mine run "$root/cloudrun/teardown.sh"
+  [ "$status" -eq 0 ]
+  [[ $output == *'the bucket mine stays'*'the accounts stay'* ]]
+  lacks "$CALLS" 'storage rm|accounts delete'
 }
 
 @test "teardown: a service that stays, a deletion or a list that fails is a failure" {
@@ -276,6 +387,7 @@ exit 22'
   answer 'run services describe *' 0 'https://dgemma-1.run.app\n'
   export ROWS="$BATS_TEST_TMPDIR/my rows.jsonl" TASKS=200 PARALLEL=50 JOBS=4 RUN=first
   echo '{}' >"$ROWS"
+  # The rows are sent last, and stand in $KEPT/uploaded.
   "$root/cloudrun/batch.sh"
   golden batch
   dry batch "$root/cloudrun/batch.sh"
@@ -296,8 +408,37 @@ exit 22'
   rows=$BATS_TEST_TMPDIR/r.csv
   touch "$rows"
   ROWS=$rows TASKS=many refused 2 "not 'many'" "$root/cloudrun/batch.sh"
+  ROWS=$rows refused 2 'RUN is not set' "$root/cloudrun/batch.sh"
+  export RUN=first
+  ROWS=$rows TEMPLATE='a b' refused 2 'neither a file nor a name' "$root/cloudrun/batch.sh"
   ROWS=$rows RUN=../up refused 2 'is no name' "$root/cloudrun/batch.sh"
   ROWS=$rows refused 2 'there is no service dgemma' "$root/cloudrun/batch.sh"
+}
+
+@test "batch: a run that was begun goes on with the same, and is not mixed with other rows, shares or templates" {
+  images_are_built
+  answer 'run services describe *' 0 'https://dgemma-1.run.app\n'
+  export ROWS=$BATS_TEST_TMPDIR/rows.jsonl TEMPLATE=$BATS_TEST_TMPDIR/own.tmpl RUN=first TASKS=20
+  echo '{}' >"$ROWS"
+  echo '{}' >"$TEMPLATE"
+  fake gcloud <<'F'
+#!/bin/bash
+case "$*" in 'storage cp '*/run.txt' 'gs:*) cp "$3" "$KEPT/run.txt" ;; 'storage cat '*/run.txt*) [ ! -e "$KEPT/run.txt" ] || exec cat "$KEPT/run.txt" ;; esac
+exec "$STUB" "$@"
+F
+  export STUB=$root/scripts/tests/stub/gcloud
+  "$root/cloudrun/batch.sh"
+  "$root/cloudrun/batch.sh"
+  [ "$(grep -c 'jobs execute' "$CALLS")" -eq 2 ]
+  cp "$ROWS" "$BATS_TEST_TMPDIR/rows.csv"
+  echo '{"id": 1}' >"$BATS_TEST_TMPDIR/more.jsonl"
+  echo '{"a": 1}' >"$BATS_TEST_TMPDIR/other.tmpl"
+  for change in TASKS=21 ROWS="$BATS_TEST_TMPDIR/rows.csv" ROWS="$BATS_TEST_TMPDIR/more.jsonl" TEMPLATE=support_triage TEMPLATE="$BATS_TEST_TMPDIR/other.tmpl"; do
+    run env "$change" "$root/cloudrun/batch.sh"
+    [ "$status" -eq 2 ]
+    [[ $output == *'RUN=first was begun with other'*hint:* ]]
+  done
+  [ "$(grep -c 'jobs execute' "$CALLS")" -eq 2 ]
 }
 
 # A dgem that appends its shard to the output, and says how it was called.
@@ -345,6 +486,29 @@ F
   grep -q stopped "$folder/results-0.jsonl"
 }
 
+@test "batch task: results are kept while it runs, and a dgem that does not end is told again" {
+  fake dgem <<'F'
+#!/bin/bash
+while [ $# -gt 0 ]; do case $1 in -o) out=$2 ;; esac; shift; done
+trap 'stops=$((stops + 1)); [ "$stops" -lt 2 ] || exit 130' TERM
+stops=0
+echo '{"id":"1"}' >>"$out"
+for _ in $(seq 200); do sleep 0.05; done
+F
+  folder=$BATS_TEST_TMPDIR/rows
+  mkdir "$folder"
+  touch "$folder/rows.jsonl"
+  CLOUD_RUN_TASK_INDEX=0 KEEP_SECONDS=0.1 STOP_SECONDS=0.2 "$root/cloudrun/batch-task.sh" "$folder" 3>&- &
+  task=$!
+  for _ in $(seq 100); do [ -s "$folder/results-0.jsonl" ] && break || sleep 0.05; done
+  kill -0 "$task"
+  [ "$(cat "$folder/results-0.jsonl")" = '{"id":"1"}' ]
+  kill -TERM "$task"
+  code=0
+  wait "$task" || code=$?
+  [ "$code" -eq 130 ]
+}
+
 # In a shell of its own: server.sh sets a trap for its end, and so does bats.
 two_tasks() (
   . "$root/scripts/server.sh"
@@ -373,6 +537,7 @@ exec '$root/bin/dgem' \"\$@\""
   mkdir -p "$copy"
   cp -r "$root/cloudrun" "$root/gce" "$root/scripts" "$copy"
   images_are_built
+  answer 'run services describe *' 0 'https://dgemma-1.run.app\n'
   weights_are_staged
   subnet_is_there
   cd /

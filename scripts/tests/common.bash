@@ -11,7 +11,7 @@ temporary=${temporary%/}
 nvfp4=diffusiongemma-26B-A4B-it-NVFP4
 
 # given FILE…: the variables to which these scripts give a default, a name a line.
-given() { grep -ohE '[$][{][A-Z][A-Z0-9_]*:[-+]' "$@" | tr -d '${:+-' | grep -vxE 'HOME|PATH|TMPDIR|LD_LIBRARY_PATH' | sort -u; }
+given() { grep -ohE '[$][{][A-Z][A-Z0-9_]*:?[-+]' "$@" | tr -d '${:+-' | grep -vxE 'HOME|PATH|TMPDIR|LD_LIBRARY_PATH' | sort -u; }
 
 setup() {
   local name settings
@@ -39,7 +39,11 @@ fake() {
 }
 
 images_are_built() { answer 'artifacts docker images describe *' 0 "$digest\n"; }
-weights_are_staged() { answer "storage ls gs://*/${1:-$nvfp4}/MANIFEST.json*" 0 "gs://my-project-dgem-weights-europe-west4/$commit/${1:-$nvfp4}/MANIFEST.json\n"; }
+bucket_is_ours() { answer "storage buckets list --filter=name=$1 *" 0 "$1\n"; }
+weights_are_staged() {
+  bucket_is_ours my-project-dgem-weights-europe-west4
+  answer "storage ls gs://*/${1:-$nvfp4}/MANIFEST.json*" 0 "gs://my-project-dgem-weights-europe-west4/$commit/${1:-$nvfp4}/MANIFEST.json\n"
+}
 subnet_is_there() { answer 'compute networks subnets describe *' 0 'default\n'; }
 
 # Paths of this machine as ROOT and TMP, also where a space in them is quoted.

@@ -4,24 +4,34 @@ load common
 
 @test "every command of docs/deploy.md runs, and gcloud's part is what the golden file says" {
   copy="$BATS_TEST_TMPDIR/tree"
-  mkdir -p "$copy/bin"
-  cp -r "$root/cloudrun" "$root/gce" "$root/scripts" "$root/templates" "$root/Makefile" "$copy"
+  mkdir -p "$copy/built"
+  cp -r "$root/cloudrun" "$root/gce" "$root/scripts" "$root/templates" "$root/Makefile" "$root/.gitignore" "$root/.gcloudignore" "$copy"
   # The real dgem reads the command line, where it is built, and asks nobody.
-  cat >"$copy/bin/dgem" <<F
+  cat >"$copy/built/dgem" <<F
 #!/bin/bash
 echo "dgem \$*" >>"$BATS_TEST_TMPDIR/dgem"
 [ ! -x "$root/bin/dgem" ] || [ "\$1" = doctor ] || "$root/bin/dgem" "\$@" --dry-run >/dev/null
 F
-  chmod +x "$copy/bin/dgem"
+  chmod +x "$copy/built/dgem"
+  # `make build` comes before the first use of bin/dgem.
+  fake cargo <<<'#!/bin/bash
+mkdir -p target/release && cp built/dgem target/release/'
+  unset CARGO_TARGET_DIR DGEM_REVISION
+  export HOME=$BATS_TEST_TMPDIR/home
+  mkdir "$HOME"
+  git -C "$copy" init --quiet
+  git -C "$copy" add .
+  git -C "$copy" -c user.name=a -c user.email=a@a commit --quiet -m a
   fake curl <<<"#!/bin/bash
 echo '{\"sha\": \"$commit\"}'"
   echo '{}' >"$copy/rows.jsonl"
-  echo hf_canary >"$copy/hub-token.txt"
+  echo hf_canary >"$HOME/hub-token.txt"
   answer 'projects describe *' 0 'my-project\n'
   answer 'storage cat *results-*' 0 '{}\n'
   weights_are_staged
   subnet_is_there
   answer 'run services describe *' 0 'https://dgemma-1.run.app\n'
+  answer 'secrets list *' 0 'hub-token\ndgem-key\n'
   answer 'secrets describe *' 0 'there\n'
   answer 'compute machine-types describe *' 0 'there\n'
   answer '*get-serial-port-output*' 0 'x dgem-startup: ready\n'
@@ -32,7 +42,15 @@ echo '{\"sha\": \"$commit\"}'"
   cd "$copy"
   sed -i 's/^make cloudrun-build$/&\nprintf "artifacts docker images describe *\\t0\\t%s\\n" "$DIGEST" >>"$ANSWERS"/' "$BATS_TEST_TMPDIR/commands"
   DIGEST=$digest bash -euo pipefail "$BATS_TEST_TMPDIR/commands"
+  sed -i "s/$(git rev-parse --short=12 HEAD)/$revision/g" "$CALLS"
   golden docs
+  # A second machine of the same name is made after the first was taken down.
+  [ "$(grep -oE 'instances (create|list)' "$CALLS" | uniq | head -n 3 | tr '\n' ';')" = 'instances create;instances list;instances create;' ]
+  # Services are switched on before they are asked.
+  for pair in 'enable.* secretmanager:secrets (create|describe)' 'enable.* cloudquotas:quotas info'; do
+    first=$(grep -nE -m 1 "${pair%%:*}" "$CALLS" | cut -d : -f 1)
+    [ "$first" -lt "$(grep -nE -m 1 "${pair#*:}" "$CALLS" | cut -d : -f 1)" ]
+  done
   lacks "$CALLS" hf_canary
   # What the walk must pass: built, staged, deployed, asked, taken down.
   for step in 'builds submit .*cpu.Dockerfile' 'builds submit .*_COMMIT=' 'beta run deploy' 'run services delete' 'instances create' 'firewall-rules list'; do
@@ -42,8 +60,8 @@ echo '{\"sha\": \"$commit\"}'"
 }
 
 @test "docs/deploy.md names every setting of the scripts, and no other" {
-  used=$(given "$root"/cloudrun/{build,stage,deploy}.sh "$root"/gce/{deploy,size}.sh "$root/scripts/cloud.sh" |
-    grep -vE '^(DRY_RUN|ALL|HF_ENDPOINT|BIND_WAIT_SECONDS|WAIT_SECONDS|POLL_SECONDS)$')
+  used=$(given "$root"/cloudrun/{build,stage,deploy,batch,teardown}.sh "$root"/gce/{deploy,size,teardown}.sh "$root/scripts/cloud.sh" |
+    grep -vE '^(DRY_RUN|ALL|BIND_WAIT_SECONDS|WAIT_SECONDS|POLL_SECONDS)$')
   named=$(grep -oE '^\| `[A-Z].*' "$root/docs/deploy.md" | cut -d '|' -f 2 | grep -oE '[A-Z][A-Z0-9_]+' | sort -u)
   [ "$(wc -w <<<"$used")" -ge 15 ]
   diff <(echo "$used") <(comm -12 <(echo "$used") <(echo "$named"))
@@ -52,7 +70,7 @@ echo '{\"sha\": \"$commit\"}'"
 
 @test "regions and machines of the guide are those of the scripts" {
   for gpu in l4 rtx; do
-    list=$(GPU=$gpu GCP_REGION='' bash "$root/cloudrun/build.sh" 2>&1 | sed -n 's/^hint: .* in: //p' | tr ' ' '\n' | tr -d ',;:' | grep -- -)
+    list=$(GPU=$gpu GCP_REGION=none bash "$root/cloudrun/deploy.sh" 2>&1 | sed -n 's/^hint: .* in: //p' | tr ' ' '\n' | tr -d ',;:' | grep -- -)
     row=$(grep "| \`$gpu\`" "$root/docs/deploy.md")
     [ "$(wc -l <<<"$list")" -ge 4 ]
     for region in $list; do [[ $row == *$region* ]]; done

@@ -11,6 +11,15 @@ cloud() {
   answer '*get-serial-port-output*' 0 'x dgem-startup: driver\r\nx dgem-startup: ready\r\n'
 }
 
+# The machine that was made is there, with its metadata.
+machine_is_there() {
+  local items
+  items=$(sed -nE 's/.* --metadata=\^~\^([^ ]*) .*/\1/p' "$CALLS" | tail -n 1 | tr '~' '\n' |
+    jq -Rc '{key: sub("=.*"; ""), value: sub("^[^=]*="; "")}' | jq -sc '{status: "RUNNING", metadata: {items: (. + [{key: "startup-script", value: "x"}])}}')
+  [[ $items == *dgem-image* ]]
+  answer 'compute instances describe *--format=json*' 0 "$items"
+}
+
 @test "deploy: a machine of the right size for each precision" {
   export GCP_ZONE=europe-west4-a
   cloud
@@ -69,23 +78,57 @@ cloud() {
   GCP_PROJECT='' refused 2 'GCP_PROJECT is not set' "$root/gce/deploy.sh"
   PRECISION=32 refused 2 'PRECISION=32 is not known' "$root/gce/deploy.sh"
   GCP_ZONE=us-central1 refused 2 'is no zone' "$root/gce/deploy.sh"
+  NETWORK=none refused 2 'NETWORK=none is for Cloud Run only' "$root/gce/deploy.sh"
+  SPOT=maybe refused 2 'neither on nor off' "$root/gce/deploy.sh"
   MAX_RUN=forever refused 2 'is no time' "$root/gce/deploy.sh"
   answer 'compute machine-types describe *' 0 'there\n'
   refused 2 'no complete copy' "$root/gce/deploy.sh"
-  weights_are_staged
+  bucket_is_ours my-project-dgem-weights-us-central1
+  answer 'storage ls *' 0 "gs://my-project-dgem-weights-us-central1/$commit/$nvfp4/MANIFEST.json\n"
   refused 2 'there is no image' "$root/gce/deploy.sh"
-  answer 'compute instances describe *' 0 'TERMINATED\n'
+  images_are_built
+  answer 'compute instances describe *' 0 '{"status": "TERMINATED"}'
   refused 2 'dgem-4 is there and TERMINATED' "$root/gce/deploy.sh"
 }
 
 @test "deploy: a machine that runs is waited for, not made again" {
   export GCP_ZONE=europe-west4-a
-  answer 'compute instances describe *' 0 'RUNNING\n'
   cloud
+  "$root/gce/deploy.sh"
+  machine_is_there
+  : >"$CALLS"
   run "$root/gce/deploy.sh"
   [ "$status" -eq 0 ]
   [[ $output == *'dgem-4 runs already'* && $output == *ready* ]]
   lacks "$CALLS" ' create '
+}
+
+@test "deploy: a machine that runs with other settings is not taken for the one that is asked for" {
+  export GCP_ZONE=europe-west4-a VM=dgem-4
+  cloud
+  "$root/gce/deploy.sh"
+  machine_is_there
+  : >"$CALLS"
+  for change in CTX=1024 QUANT=q8_0 SPOT=1 MAX_RUN=1h NETWORK=other REPO="google/$nvfp4 PRECISION=8"; do
+    read -ra words <<<"$change"
+    run env "${words[@]}" "$root/gce/deploy.sh"
+    [ "$status" -eq 2 ] || { echo "$change: $output" && false; }
+    [[ $output == *'runs with other settings'*'make gce-teardown'* ]]
+  done
+  SOURCE_RANGE=203.0.113.7/32 API_KEY_SECRET=dgem-key refused 2 'runs with other settings' "$root/gce/deploy.sh"
+}
+
+@test "deploy: a machine that should have an address and has none is a failure" {
+  export GCP_ZONE=europe-west4-a
+  cloud
+  SOURCE_RANGE=203.0.113.7/32 API_KEY_SECRET=dgem-key run "$root/gce/deploy.sh"
+  [ "$status" -eq 2 ]
+  [[ $output == *'dgem-4 has no address'* && $output != *http://:* ]]
+}
+
+@test "deploy: two GPUs share the layers, all of them" {
+  lacks "$BATS_TEST_DIRNAME/golden/gce-4.txt" device-map=cuda
+  grep -qF '~dgem-device-map=cuda:0=0-14,cuda:1=15-29~dgem-gpus=2~' "$BATS_TEST_DIRNAME/golden/gce-16.txt"
 }
 
 @test "deploy: a failure on the machine and a machine that is never ready end the wait" {
@@ -125,7 +168,7 @@ cloud() {
 "$STUB" "$@"
 case "$*" in
   'compute instances list '*) grep -q 'instances delete' "$CALLS" || printf 'dgem-4\teurope-west4-a\ndgem-8\tus-central1-a\n' ;;
-  'compute firewall-rules list '*) grep -q 'firewall-rules delete' "$CALLS" || echo dgem-allow-iap ;;
+  'compute firewall-rules list '*) grep -q 'firewall-rules delete' "$CALLS" || echo dgem-allow-iap-default ;;
 esac
 F
   export STUB=$root/scripts/tests/stub/gcloud
@@ -167,6 +210,7 @@ case ${!#} in
   */dgem-quant) echo none ;;
   */dgem-ctx) echo 32768 ;;
   */dgem-listen) echo 127.0.0.1 ;;
+  */dgem-device-map) echo cuda:0=0-14,cuda:1=15-29 ;;
   */dgem-key-secret) echo "$KEY" ;;
   */readyz) [ -z "$NEVER" ] ;;
   *) exit 22 ;;
@@ -203,6 +247,7 @@ echo "${0##*/} $*" >>"$CALLS"'
   [ "$(tr '\n' ';' <"$DGEM_SERIAL")" = 'dgem-startup: driver;dgem-startup: image;dgem-startup: weights;dgem-startup: server;dgem-startup: loading the model;dgem-startup: ready;' ]
   grep -q 'docker run --detach .*--publish 127.0.0.1:8080:8080 --device /dev/nvidia0 --device /dev/nvidia1 ' "$CALLS"
   grep -q 'DGEMMA_MODEL=/weights/m ' "$CALLS"
+  grep -q -- '--env DGEMMA_DEVICE_MAP=cuda:0=0-14,cuda:1=15-29 ' "$CALLS"
 }
 
 @test "startup: a second boot fetches nothing again, and starts the server anew" {

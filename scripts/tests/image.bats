@@ -42,7 +42,7 @@ allowed() { sed -n 's/^!//p' "$root/.dockerignore"; }
   while IFS=: read -r source text; do
     path=$(sed -nE 's/.*include_(str|bytes)!\((concat!\()?"([^"]*)".*/\3/p' <<<"$text")
     # What only tests include is not sent.
-    case $path in '' | */tests/*) continue ;; esac
+    case /$path in / | */tests/*) continue ;; esac
     [ -e "$(dirname "$source")/$path" ] || { echo "$source includes $path, which no image copies" && false; }
     count=$((count + 1))
   done < <(grep -rE 'include_(str|bytes)!' --include='*.rs' decision/src diffusion-gemma/src dgemma-server/src dgem/src)
@@ -83,5 +83,5 @@ allowed() { sed -n 's/^!//p' "$root/.dockerignore"; }
 
 @test "the GPU image is built with a feature that the server has" {
   grep -q -- '--features dgemma-server/cuda' "$root/cloudrun/Dockerfile"
-  grep -qE '^cuda *=' "$root/dgemma-server/Cargo.toml" || skip "not checked: dgemma-server has no feature cuda yet, so the GPU image cannot be built"
+  grep -qE '^cuda *=' "$root/dgemma-server/Cargo.toml"
 }

@@ -80,11 +80,16 @@ teardown() {
   server
   for stale in 999999999 $$ nonsense ''; do
     echo "$stale" >"$copy/dgemma-server.pid"
-    run local_sh serve
-    [ "$status" -eq 0 ]
-    [[ $output == *'runs no more'*ready* ]]
-    local_sh stop
+    run local_sh status
+    [ "$status" -eq 3 ]
+    [[ $output == *'runs no more'*stopped ]]
+    [ ! -e "$copy/dgemma-server.pid" ]
   done
+  echo $$ >"$copy/dgemma-server.pid"
+  run local_sh serve
+  [ "$status" -eq 0 ]
+  [[ $output == *'runs no more'*ready* ]]
+  local_sh stop
   # The other program is left alone.
   kill -0 $$
   echo $$ >"$copy/dgemma-server.pid"
