@@ -19,11 +19,14 @@ build: ## Build dgem and dgemma-server, linked into bin/
 demo: build ## Start the server on the demo model, make one decision, stop the server
 	@scripts/demo.sh
 
+# Selected out of the workspace: a package alone has other features, and its libraries would be built again.
+MODEL_TESTS := --workspace --locked --lib --test model --test memory
+
 test: ## Run every test, those of the model with each kind of CPU kernel that this machine has
 	$(CARGO) test --workspace --locked
-	DGEMMA_CPU=portable $(CARGO) test -p diffusion-gemma --locked --lib --tests
+	DGEMMA_CPU=portable $(CARGO) test $(MODEL_TESTS)
 	if grep -qs avx512dq /proc/cpuinfo; then \
-	  for kind in avx2 avx512; do DGEMMA_CPU=$$kind $(CARGO) test -p diffusion-gemma --locked --lib --tests || exit 1; done; fi
+	  for kind in avx2 avx512; do DGEMMA_CPU=$$kind $(CARGO) test $(MODEL_TESTS) || exit 1; done; fi
 
 lint: ## Check formatting and lints; warnings are errors
 	$(CARGO) fmt --all --check

@@ -37,7 +37,7 @@ replies=$(node -e '
     city(`Köln {"x"}`, 2) + city("Bonn", 3),
     "word ".repeat(500),
   ]))')
-cargo build --quiet --manifest-path "$root/Cargo.toml" -p dgemma-server --example scripted
+cargo build --quiet --manifest-path "$root/Cargo.toml" --workspace --example scripted
 work=$(mktemp -d -t dgemma-ai-sdk.XXXXXX)
 scripted_pids=()
 trap 'kill "${scripted_pids[@]}" 2>/dev/null || true; rm -rf "$work"; stop_server' EXIT

@@ -14,7 +14,7 @@ done
 export NO_PROXY=127.0.0.1 no_proxy=127.0.0.1
 
 python_environment openai_client
-cargo build --quiet --manifest-path "$root/Cargo.toml" -p dgemma-server --example scripted
+cargo build --quiet --manifest-path "$root/Cargo.toml" --workspace --example scripted
 "$environment/bin/python" "$root/scripts/openai_client.py"
 
 start_server "$root/fixtures/demo-model"
