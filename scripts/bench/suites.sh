@@ -3,9 +3,15 @@
 # Usage: scripts/bench/suites.sh FOLDER [CHECKPOINT]   (needs both programs: make build; default checkpoint: the demo model)
 set -euo pipefail
 . "$(dirname "$0")/../server.sh"
-[ $# -ge 1 ] || { echo "usage: $0 FOLDER [CHECKPOINT]" >&2; exit 2; }
+[ $# -ge 1 ] || {
+  echo "usage: $0 FOLDER [CHECKPOINT]" >&2
+  exit 2
+}
 folder=$1
-[ ! -e "$folder" ] || { echo "$folder exists; receipts are never overwritten" >&2; exit 2; }
+[ ! -e "$folder" ] || {
+  echo "$folder exists; receipts are never overwritten" >&2
+  exit 2
+}
 start_server "${2:-$root/fixtures/demo-model}"
 
 run() { # NAME COMMAND...
