@@ -95,7 +95,7 @@ def service():
         "autoscaling.knative.dev/maxScale": flag("max-instances"),
     })
     startup = container["startupProbe"]
-    if startup["periodSeconds"] * startup["failureThreshold"] > 1800 or startup["timeoutSeconds"] > startup["periodSeconds"]:
+    if startup["initialDelaySeconds"] > 240 or startup["periodSeconds"] * startup["failureThreshold"] > 1800 or startup["timeoutSeconds"] > startup["periodSeconds"]:
         raise SystemExit("the startup probe is beyond what Cloud Run allows with a GPU")
     probe("startup probe", startup, flag("startup-probe"))
     probe("liveness probe", container["livenessProbe"], flag("liveness-probe"))
