@@ -12,13 +12,14 @@ use serde_json::{Map, Value, json};
 use super::dataset::BuiltIn;
 use super::decider::Decider;
 use super::grade::Judged;
-use super::record::Record;
+use super::record::{ERROR_CHARS, Record};
 use super::report::{Section, digits, percent};
 use super::sheet::{Sheet, Templates};
 use super::suite::{Label, Suite};
 use super::summary::{mean, times};
 use crate::cli::IntentSet;
 use crate::error::Error;
+use crate::foreign::clipped;
 use crate::overrides::Overrides;
 use crate::state::State;
 use crate::template::Template;
@@ -29,6 +30,8 @@ const DOMAIN: &str = "domain";
 /// The name of "none of these" in the public sets.
 const OUT_OF_SCOPE: &str = "oos";
 const TIE_BREAK: &str = "intent_tiebreak";
+/// What such a case is, in a record and its figures.
+const OUT_TIER: &str = "out-of-scope";
 /// A first answer with less than this is unsure, whatever its entropy.
 const SURE: f64 = 0.92;
 
@@ -89,7 +92,7 @@ impl Suite for Intents {
     }
 
     fn label(&self, row: &Row) -> Label {
-        let scope = if row.expected_intent == OUT_OF_SCOPE { "out-of-scope" } else { "in-scope" };
+        let scope = if row.expected_intent == OUT_OF_SCOPE { OUT_TIER } else { "in-scope" };
         let category = row.expected_domain.clone().unwrap_or_default();
         Label { id: row.id.clone(), category, tier: scope.to_owned() }
     }
@@ -98,15 +101,15 @@ impl Suite for Intents {
         let mut expected = Map::from_iter([(INTENT.to_owned(), json!(row.expected_intent))]);
         let mut variables =
             Map::from_iter([("text".to_owned(), json!(row.text)), ("options".to_owned(), row.options)]);
-        let name = match row.domains {
-            Some(domains) => {
-                variables.insert("domains".to_owned(), domains);
-                if let Some(domain) = row.expected_domain {
-                    expected.insert(DOMAIN.to_owned(), json!(domain));
-                }
-                "intent_clinc150"
+        if let Some(domains) = row.domains {
+            variables.insert("domains".to_owned(), domains);
+            if let Some(domain) = row.expected_domain {
+                expected.insert(DOMAIN.to_owned(), json!(domain));
             }
-            None => "intent_banking77",
+        }
+        let name = match self.set {
+            IntentSet::Banking77 => "intent_banking77",
+            IntentSet::Clinc150 => "intent_clinc150",
         };
         let sheet = templates.sheet(&row.id, name, variables, &expected)?;
         let second = self.tie_break.then(|| templates.with_overrides(TIE_BREAK)).transpose()?;
@@ -124,10 +127,14 @@ impl Suite for Intents {
         let unsure = |answer: &Answer| answer.entropy_nats >= self.threshold_nats || answer.confidence < SURE;
         let first = judged.answer.as_ref().filter(|answer| unsure(answer));
         if let (Some(first), Some(second)) = (first, &plan.second) {
-            let found = self.look_again(plan, second, &judged, first, decider, record).await?;
-            if let Some(found) = found {
-                record.accurate = found.accurate;
-                record.set("tie_break", found);
+            match self.look_again(plan, second, &judged, first, decider, record).await {
+                Ok(Some(found)) => {
+                    record.accurate = found.accurate;
+                    record.set("tie_break", found);
+                }
+                Ok(None) => {}
+                // What was read is not lost because a second look fails.
+                Err(error) => record.set("tie_break_error", clipped(&error.to_string(), ERROR_CHARS)),
             }
         }
         Ok(())
@@ -207,7 +214,7 @@ impl Suite for Intents {
 }
 
 impl Intents {
-    /// Asks about the most probable intents of the first read. `None` where no usable answer came: then the first stands.
+    /// Asks about the most probable intents of the first read. Without a usable answer, or with an error, the first stands.
     async fn look_again<D: Decider>(
         &self,
         plan: &Plan,
@@ -311,9 +318,16 @@ impl Figures {
         };
         let mut reads: Vec<(bool, &Answer)> = Vec::new();
         for record in records {
-            let Some(judged) = record.answers.get(INTENT).filter(|_| record.error.is_none()) else {
-                continue;
-            };
+            let judged = record.answers.get(INTENT).filter(|_| record.error.is_none());
+            let out = record.tier == OUT_TIER;
+            let says_out = judged.and_then(|_| said(record)).is_some_and(|said| said == OUT_OF_SCOPE);
+            figures.oos.add(out, says_out);
+            if !out {
+                figures.in_domain.0 += usize::from(judged.is_some() && record.accurate);
+                figures.in_domain.1 += 1;
+            }
+            // A case that failed is wrong, and has nothing else to count.
+            let Some(judged) = judged else { continue };
             figures.candidates = figures.candidates.max(judged.alternatives);
             figures.first += usize::from(judged.correct);
             figures.last += usize::from(record.accurate);
@@ -325,12 +339,6 @@ impl Figures {
                 *right += usize::from(domain.correct);
                 *all += 1;
             }
-            let out = judged.expected.eq_ignore_ascii_case(OUT_OF_SCOPE);
-            if !out {
-                figures.in_domain.0 += usize::from(record.accurate);
-                figures.in_domain.1 += 1;
-            }
-            figures.oos.add(out, said(record).is_some_and(|said| said.eq_ignore_ascii_case(OUT_OF_SCOPE)));
             reads.extend(judged.answer.as_ref().map(|answer| (judged.correct, answer)));
         }
         let average = |keep: &dyn Fn(bool) -> bool, of: &dyn Fn(&Answer) -> f64| {
@@ -382,5 +390,18 @@ mod tests {
         let suite = Intents { set: IntentSet::Clinc150, tie_break: true, threshold_nats: 0.08, finalists: 6 };
         let figures = suite.figures(&[]);
         assert!(figures.get("oos_recall").is_none() && figures.get("intent_accuracy_pct").is_none());
+    }
+
+    #[test]
+    fn cases_that_failed_are_missed_ones() {
+        let suite = Intents { set: IntentSet::Clinc150, tie_break: true, threshold_nats: 0.08, finalists: 6 };
+        let failed = |tier: &str| Record {
+            tier: tier.to_owned(),
+            error: Some("no answer".to_owned()),
+            ..Record::default()
+        };
+        let figures = suite.figures(&[failed(OUT_TIER), failed("in-scope"), failed("in-scope")]);
+        assert_eq!((&figures["oos_total"], &figures["oos_recall"]), (&json!(1), &json!(0.0)));
+        assert_eq!((&figures["in_domain_correct"], &figures["in_domain_total"]), (&json!(0), &json!(2)));
     }
 }

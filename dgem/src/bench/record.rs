@@ -14,7 +14,7 @@ use crate::foreign::clipped;
 use crate::verdict::Verdict;
 
 /// Characters of an error that a receipt keeps.
-const ERROR_CHARS: usize = 500;
+pub(super) const ERROR_CHARS: usize = 500;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Record {

@@ -127,10 +127,10 @@ pub struct BenchIntentsArgs {
     #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
     pub tie_break: bool,
     /// Entropy in nats from which on the first read is unsure; below 92 % of confidence it always is
-    #[arg(long, value_name = "NATS", default_value_t = 0.08)]
+    #[arg(long, value_name = "NATS", default_value_t = 0.08, value_parser = nats)]
     pub entropy_threshold: f64,
     /// Intents in a tie-break, out of scope not counted
-    #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u16).range(2..=26))]
+    #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u16).range(2..=25))]
     pub tie_break_top: u16,
     /// Only cases of this domain
     #[arg(long, value_name = "NAME", alias = "domain")]
@@ -170,4 +170,9 @@ pub struct BenchEcotoneArgs {
     pub category: Option<String>,
     #[command(flatten)]
     pub run: BenchFlags,
+}
+
+fn nats(text: &str) -> Result<f64, String> {
+    let value = text.parse().ok().filter(|value: &f64| value.is_finite() && *value >= 0.0);
+    value.ok_or_else(|| "an entropy is a number from 0 on, as in 0.08".to_owned())
 }

@@ -387,6 +387,36 @@ fn unsure_intents_get_a_tie_break_and_out_of_scope_its_own_figures() {
 }
 
 #[test]
+fn a_tie_break_that_fails_leaves_the_first_answer() {
+    let server = Server::answering(|request| {
+        if request.head.starts_with("GET") {
+            return (404, String::new());
+        }
+        let (schema, state) = (request.schema(), request.state());
+        if state.contains("first_pass_guess") {
+            return (400, r#"{"error": {"message": "not twice"}}"#.to_owned());
+        }
+        (200, completion(&decision(&schema, |_, name| if name == "card" { 0.5 } else { 0.25 }).to_string()))
+    });
+    let case =
+        json!({"id": "a", "text": "maybe", "expected_intent": "card", "options": ["card", "pin", "oos"]});
+    let place = Place::new(&[("c.jsonl", &case.to_string())]);
+    // Without domains, which this set usually has.
+    let flags = ["bench-intents", "--dataset", "clinc150", "-c", "c.jsonl", "-o", "r.json"];
+    let output = place.run(&server.url, &flags);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let receipt = place.receipt("r.json");
+    assert_eq!((&receipt["intent_correct"], &receipt["failed_cases"]), (&json!(1), &json!(0)));
+    let case = &receipt["cases"][0];
+    assert!(case["tie_break_error"].as_str().unwrap().contains("not twice"), "{case}");
+    assert!(case["template"].as_str().unwrap().contains("clinc150"), "{case}");
+    for wrong in [["--entropy-threshold", "nan"], ["--entropy-threshold", "-1"], ["--tie-break-top", "26"]] {
+        let output = place.run(&server.url, &["bench-intents", wrong[0], wrong[1]]);
+        assert_eq!(output.status.code(), Some(2), "{wrong:?}");
+    }
+}
+
+#[test]
 fn the_built_in_intents_run_and_a_whole_set_is_fetched_once_and_checked() {
     let server = deciding(|_, name, _| if name == "oos" { 2.0 } else { 1.0 });
     let place = Place::new(&[]);
