@@ -28,7 +28,7 @@ pub(super) fn fill(rows: usize, width: usize, each: impl Fn(usize, &mut [f32]) +
     unsafe { out.written() }
 }
 
-/// Compiles its body for AVX-512 and for AVX2. Kernels of this module run only where [`super::isa`] found one of them.
+/// Compiles its body for AVX-512, for AVX2 and for neither, and runs what [`super::isa`] has found.
 macro_rules! wide {
     ($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) $body:block) => {
         $(#[$doc])*
@@ -39,12 +39,14 @@ macro_rules! wide {
             fn by_16($($arg: $type),*) $body
             #[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2,fma"))]
             fn by_8($($arg: $type),*) $body
-            // SAFETY: callers of this module have checked that `isa` is not the portable one.
+            fn plainly($($arg: $type),*) $body
+            // SAFETY: `isa` has found these instructions.
             #[allow(unused_unsafe)] // where the instructions are not named
             unsafe {
                 match $crate::cpu::isa() {
+                    $crate::cpu::Isa::Amx | $crate::cpu::Isa::Avx512 => by_16($($arg),*),
                     $crate::cpu::Isa::Avx2 => by_8($($arg),*),
-                    _ => by_16($($arg),*),
+                    $crate::cpu::Isa::Portable => plainly($($arg),*),
                 }
             }
         }
