@@ -9,8 +9,6 @@ pub const TEMPERATURES: (f64, f64) = (0.05, 20.0);
 pub const FOLDS: usize = 5;
 /// Halvings of the search: far below what any figure shows.
 const STEPS: usize = 100;
-/// A probability below this counts as this: no temperature brings back what is zero.
-const LEAST_PROBABILITY: f64 = 1e-12;
 
 /// A fitted temperature and what it does to the answers it was fitted on.
 #[derive(Debug, Clone, PartialEq)]
@@ -74,16 +72,24 @@ fn scaled(answer: &Graded, temperature: f64) -> Graded {
 }
 
 /// In β = 1/T the mean negative log-likelihood, ln Σ p^β − β ln p_gold, is convex: halving by its slope finds the least.
+///
+/// As in [`tempered`], what is 0 stays 0: such an alternative has no part in the sum, and an answer whose right alternative is 0
+/// or 1 costs the same at every temperature, so it says nothing about it. Without an answer that does the temperature is 1.
 fn best(answers: &[Graded]) -> f64 {
     let logarithms: Vec<(Vec<f64>, f64)> = answers
         .iter()
+        .filter(|answer| answer.probabilities()[answer.gold()] > 0.0)
         .map(|answer| {
+            let gold = answer.probabilities()[answer.gold()].ln();
             let logs: Vec<f64> =
-                answer.probabilities().iter().map(|p| p.max(LEAST_PROBABILITY).ln()).collect();
-            let gold = logs[answer.gold()];
+                answer.probabilities().iter().filter(|p| **p > 0.0).map(|p| p.ln()).collect();
             (logs, gold)
         })
+        .filter(|(logs, _)| logs.len() > 1)
         .collect();
+    if logarithms.is_empty() {
+        return 1.0;
+    }
     let slope = |beta: f64| -> f64 {
         let of_one = |(logs, gold): &(Vec<f64>, f64)| {
             let largest = logs.iter().copied().fold(f64::MIN, f64::max);
@@ -147,8 +153,21 @@ mod tests {
         let wrong = Temperature::fit(&graded(&[(&[0.9, 0.1], 1)])).unwrap();
         assert!(wrong.at_bound && wrong.value > 19.0);
         let certain = Temperature::fit(&graded(&[(&[1.0, 0.0], 1), (&[0.0, 1.0], 1)])).unwrap();
-        assert!(certain.value.is_finite() && certain.after.nll.is_finite());
+        assert_eq!((certain.value, certain.after.nll), (1.0, certain.before.nll));
         assert_eq!(Temperature::fit(&[]), None);
+    }
+
+    #[test]
+    fn an_answer_that_no_temperature_changes_does_not_pull_at_it() {
+        let mut rows: Vec<(&[f64], usize)> = vec![(&[0.9, 0.1], 0); 95];
+        rows.extend([(&[0.9, 0.1] as &[f64], 1); 4]);
+        let without = Temperature::fit(&graded(&rows)).unwrap();
+        rows.push((&[1.0, 0.0], 1));
+        let with = Temperature::fit(&graded(&rows)).unwrap();
+        // (1/9)^(1/T) = 4/95
+        assert!((with.value - 9f64.ln() / (95f64 / 4.0).ln()).abs() < 1e-9, "{}", with.value);
+        assert_eq!(with.value, without.value);
+        assert!(with.after.nll < with.before.nll);
     }
 
     #[test]
