@@ -26,10 +26,10 @@ pub struct BenchFlags {
     #[arg(long)]
     pub json: bool,
     /// Ask at most this many cases
-    #[arg(short = 'n', long, value_name = "N")]
+    #[arg(short = 'n', long, value_name = "N", conflicts_with = "from_receipt")]
     pub limit: Option<usize>,
     /// Leave out this many cases at the beginning
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "from_receipt")]
     pub offset: usize,
     /// Cases at the same time; with more than one, times hold the wait for the others too
     #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
@@ -46,16 +46,16 @@ pub struct BenchFlags {
 #[derive(Args, Debug)]
 pub struct BenchArgs {
     /// Cases: a JSONL file with id, domain, template, variables, expected and tier [default: 30 cases that are built in]
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE", conflicts_with = "from_receipt")]
     pub dataset: Option<PathBuf>,
     /// Read the answers at their slots, have them written as JSON, or both
-    #[arg(short = 'M', long, value_enum, default_value_t = BenchMode::Slot)]
+    #[arg(short = 'M', long, value_enum, default_value_t = BenchMode::Slot, conflicts_with = "from_receipt")]
     pub mode: BenchMode,
     /// Only cases of this domain
-    #[arg(long, value_name = "NAME", alias = "domain")]
+    #[arg(long, value_name = "NAME", alias = "domain", conflicts_with = "from_receipt")]
     pub category: Option<String>,
     /// Only cases of this tier
-    #[arg(short = 'T', long, value_name = "NAME")]
+    #[arg(short = 'T', long, value_name = "NAME", conflicts_with = "from_receipt")]
     pub tier: Option<String>,
     #[command(flatten)]
     pub run: BenchFlags,
@@ -73,13 +73,13 @@ pub enum BenchMode {
 #[derive(Args, Debug)]
 pub struct BenchCalibrationArgs {
     /// Cases: a JSONL file with id, metric, tier, category, fields and expected [default: 50 cases that are built in]
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE", conflicts_with = "from_receipt")]
     pub dataset: Option<PathBuf>,
     /// Only cases of this category
-    #[arg(short, long, value_name = "NAME")]
+    #[arg(short, long, value_name = "NAME", conflicts_with = "from_receipt")]
     pub category: Option<String>,
     /// Only cases of this tier
-    #[arg(short = 'T', long, value_name = "NAME")]
+    #[arg(short = 'T', long, value_name = "NAME", conflicts_with = "from_receipt")]
     pub tier: Option<String>,
     #[command(flatten)]
     pub run: BenchFlags,
@@ -97,10 +97,10 @@ pub struct BenchCalibrationArgs {
 #[derive(Args, Debug)]
 pub struct BenchPermutationArgs {
     /// Cases: a JSONL file with id, regime, state, instructions, options and expected [default: 16 cases that are built in]
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE", conflicts_with = "from_receipt")]
     pub dataset: Option<PathBuf>,
     /// Only cases of this regime
-    #[arg(long, value_name = "NAME", alias = "regime")]
+    #[arg(long, value_name = "NAME", alias = "regime", conflicts_with = "from_receipt")]
     pub category: Option<String>,
     /// The mirror gate fires from this hesitation on
     #[arg(long, value_name = "SHARE", default_value = "16%")]
@@ -115,7 +115,7 @@ pub struct BenchIntentsArgs {
     #[arg(short, long, value_enum, default_value_t = IntentSet::Banking77)]
     pub dataset: IntentSet,
     /// Cases: a JSONL file with id, text, expected_intent and options [default: 30 cases that are built in]
-    #[arg(short, long, value_name = "FILE", conflicts_with = "full")]
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["full", "from_receipt"])]
     pub corpus: Option<PathBuf>,
     /// The whole test set, fetched from its publisher once and kept in the cache of the user
     #[arg(short = 'F', long)]
@@ -133,7 +133,7 @@ pub struct BenchIntentsArgs {
     #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u16).range(2..=25))]
     pub tie_break_top: u16,
     /// Only cases of this domain
-    #[arg(long, value_name = "NAME", alias = "domain")]
+    #[arg(long, value_name = "NAME", alias = "domain", conflicts_with = "from_receipt")]
     pub category: Option<String>,
     #[command(flatten)]
     pub run: BenchFlags,
@@ -160,13 +160,13 @@ impl IntentSet {
 #[derive(Args, Debug)]
 pub struct BenchEcotoneArgs {
     /// Cases: a JSONL file with id, category, input, target_token, options and expected_spoken [default: 49 cases that are built in]
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE", conflicts_with = "from_receipt")]
     pub corpus: Option<PathBuf>,
     /// Unix socket of the normaliser; without one there it is not measured
     #[arg(long, value_name = "ADDRESS", default_value = "unix:///tmp/ecotone.sock")]
     pub ecotone_addr: String,
     /// Only cases of this category
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", conflicts_with = "from_receipt")]
     pub category: Option<String>,
     #[command(flatten)]
     pub run: BenchFlags,

@@ -334,3 +334,14 @@ fn an_interrupt_keeps_what_was_measured() {
     assert!((1..500).contains(&cases.len()) && cases.iter().all(|case| case["accurate"] == true));
     assert!(stdout(&output).contains("INTERRUPTED"), "{}", stdout(&output));
 }
+
+#[test]
+fn what_chooses_cases_is_refused_where_a_receipt_has_chosen_them() {
+    let place = Place::new(&[]);
+    for flag in [["-T", "ambiguous"], ["-n", "3"], ["--offset", "1"], ["-M", "both"], ["-d", "x.jsonl"]] {
+        let flags = ["bench", "--from-receipt", "r.json", flag[0], flag[1]];
+        let output = place.run("http://127.0.0.1:1/v1", &flags);
+        assert_eq!(output.status.code(), Some(2), "{flag:?}");
+        assert!(stderr(&output).contains("--from-receipt"), "{}", stderr(&output));
+    }
+}

@@ -264,7 +264,7 @@ fn what_cannot_work_costs_no_request() {
     for (flags, part) in [
         (&["-d", "m.jsonl"][..], "yolp-review-stars-rate"),
         (&["-d", "c.jsonl", "--cascade", "entropy"], "there is no second model"),
-        (&["-d", "c.jsonl", "--from-receipt", "x.json", "--cascade-self-think", "8"], "asks nobody"),
+        (&["--from-receipt", "x.json", "--cascade-self-think", "8"], "asks nobody"),
         (
             &["-d", "c.jsonl", "--cascade-from", "none.json", "--cascade-url", "http://127.0.0.1:1/v1"],
             "none.json",
