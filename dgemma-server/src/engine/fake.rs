@@ -346,6 +346,13 @@ impl Log {
         lock(&self.0).clone()
     }
 
+    /// The prompts that were begun, in order. They are complete once a reply is there; a [`Call::Finish`] may come later.
+    #[must_use]
+    pub fn prompts(&self) -> Vec<Vec<u32>> {
+        let prompt = |call| if let Call::Begin { prompt, .. } = call { Some(prompt) } else { None };
+        self.calls().into_iter().filter_map(prompt).collect()
+    }
+
     /// The items of every pass so far.
     #[must_use]
     pub fn passes(&self) -> Vec<Vec<ItemCall>> {

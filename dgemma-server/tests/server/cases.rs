@@ -3,15 +3,10 @@
 use std::net::TcpListener;
 
 use crate::common::{Server, fake, request, text, triage};
-use dgemma_server::engine::fake::Call;
 use serde_json::{Value, json};
 
 fn prompt(server: &Server) -> String {
-    let begun = server.engine.log.calls().into_iter().find_map(|call| match call {
-        Call::Begin { prompt, .. } => Some(prompt),
-        _ => None,
-    });
-    text().tokenizer.decode(&begun.unwrap()).unwrap()
+    text().tokenizer.decode(&server.engine.log.prompts()[0]).unwrap()
 }
 
 #[tokio::test]

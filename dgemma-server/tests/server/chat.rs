@@ -1,21 +1,15 @@
 //! Conversations: what goes to the model, what comes back, and where a reply ends.
 
 use dgemma_server::chat::parser::Parser;
-use dgemma_server::engine::fake::Call;
 use serde_json::{Value, json};
 
 use crate::common::talk::{generated, says, user, with};
 use crate::common::{CANVAS, CONTEXT, Server, fake, text};
 
-fn prompts(server: &Server) -> Vec<Vec<u32>> {
-    let prompt = |call| if let Call::Begin { prompt, .. } = call { Some(prompt) } else { None };
-    server.engine.log.calls().into_iter().filter_map(prompt).collect()
-}
-
 /// How the last prompt reads, control tokens included.
 fn prompt(server: &Server) -> String {
     let tokenizer = text().tokenizer;
-    prompts(server).last().unwrap().iter().map(|&id| tokenizer.token_text(id)).collect()
+    server.engine.log.prompts().last().unwrap().iter().map(|&id| tokenizer.token_text(id)).collect()
 }
 
 #[tokio::test]
@@ -30,7 +24,7 @@ async fn a_reply_has_openais_shape() {
     });
     assert_eq!(reply["choices"], json!([choice]));
     assert_eq!((&reply["object"], &reply["model"]), (&json!("chat.completion"), &json!("demo")));
-    let (prompt_tokens, tokens) = (prompts(&server)[0].len(), generated("Hello there.").len());
+    let (prompt_tokens, tokens) = (server.engine.log.prompts()[0].len(), generated("Hello there.").len());
     assert_eq!(
         reply["usage"],
         json!({
@@ -59,7 +53,7 @@ async fn every_role_reaches_the_template_and_no_text_becomes_a_control_token() {
          <|turn>user\nWhy?<turn|>\n<|turn>model\n"
     );
     let close = text().tokenizer.token_id("<turn|>").unwrap();
-    assert_eq!(prompts(&server)[0].iter().filter(|&&id| id == close).count(), 4);
+    assert_eq!(server.engine.log.prompts()[0].iter().filter(|&&id| id == close).count(), 4);
 }
 
 #[tokio::test]

@@ -1,7 +1,6 @@
 //! Thoughts: when the model is asked for one, and how they are kept apart from the answer.
 
 use dgemma_server::Parts;
-use dgemma_server::engine::fake::Call;
 use dgemma_server::read::Text;
 use serde_json::{Value, json};
 
@@ -66,7 +65,7 @@ async fn the_models_name_decides_then_the_fields_and_off_is_the_default() {
     ] {
         server.engine.reset();
         server.completion(&with(user("Hi"), &fields)).await;
-        let Some(Call::Begin { prompt, .. }) = server.engine.log.calls().into_iter().next() else { panic!() };
+        let prompt = server.engine.log.prompts().remove(0);
         let tokenizer = text().tokenizer;
         let asked = prompt.contains(&tokenizer.token_id("<|think|>").unwrap());
         assert_eq!(asked, thinks, "{fields}");
@@ -92,7 +91,7 @@ async fn a_thought_that_the_template_leaves_open_is_closed_where_none_is_wanted(
     for (thinking, is_closed) in [(false, true), (true, false)] {
         server.engine.reset();
         server.completion(&with(user("Hi"), &json!({"enable_thinking": thinking}))).await;
-        let Some(Call::Begin { prompt, .. }) = server.engine.log.calls().into_iter().next() else { panic!() };
+        let prompt = server.engine.log.prompts().remove(0);
         assert_eq!(prompt.ends_with(&closed), is_closed);
     }
 }
@@ -106,14 +105,10 @@ async fn a_decision_thinks_once_for_all_its_reads() {
     let decision = server.decide(&schema, "All is down").await;
     assert_eq!(decision["diagnostics"]["thought"], "It is down <b>, so yes.");
     assert_eq!(decision["answers"]["urgent"]["label"], "yes");
-    let calls = server.engine.log.calls();
-    let prompts: Vec<&Vec<u32>> = calls
-        .iter()
-        .filter_map(|call| if let Call::Begin { prompt, .. } = call { Some(prompt) } else { None })
-        .collect();
+    let prompts = server.engine.log.prompts();
     let [thought, read] = prompts.as_slice() else { panic!("{} prompts", prompts.len()) };
     let ids = generated("It is down <b>, so yes.\n<channel|>");
-    assert_eq!(**read, [thought.as_slice(), &ids].concat(), "the read goes on where the thought ended");
+    assert_eq!(*read, [thought.as_slice(), &ids].concat(), "the read goes on where the thought ended");
     let passes = server.engine.log.passes();
     let canvases: Vec<&Vec<u32>> = passes.iter().flatten().flat_map(|item| &item.canvases).collect();
     assert_eq!(canvases.len(), 3);

@@ -1,6 +1,5 @@
 //! Tools: what the model is told of them, and its calls as clients get them.
 
-use dgemma_server::engine::fake::Call;
 use serde_json::{Value, json};
 
 use crate::common::talk::{comparable, says, user, with};
@@ -19,11 +18,7 @@ fn ask() -> Value {
 
 fn prompt(server: &Server) -> String {
     let tokenizer = text().tokenizer;
-    let calls = server.engine.log.calls();
-    let prompt = calls
-        .iter()
-        .rev()
-        .find_map(|call| if let Call::Begin { prompt, .. } = call { Some(prompt) } else { None });
+    let prompt = server.engine.log.prompts().pop();
     prompt.unwrap().iter().map(|&id| tokenizer.token_text(id)).collect()
 }
 

@@ -1,7 +1,6 @@
 //! Choices with more alternatives than letters: labels of the tokenizer's own, and brackets where it has too few.
 
 use crate::common::{Server, fake, request, text};
-use crate::decisions::prompts;
 use dgemma_server::Parts;
 use dgemma_server::read::Text;
 use serde_json::{Value, json};
@@ -51,7 +50,7 @@ async fn an_answer_with_a_label_of_its_own_stands_in_later_prompts() {
     let decision = server.decide(&schema, "s").await;
     assert_eq!(decision["diagnostics"]["stages"], json!([["intent"], ["urgent"]]));
     let label = decision["answers"]["intent"]["label"].as_str().unwrap();
-    let second = text().tokenizer.decode(&prompts(&server.engine.log.calls())[1]).unwrap();
+    let second = text().tokenizer.decode(&server.engine.log.prompts()[1]).unwrap();
     assert!(second.ends_with(&format!("intent: {label}\n")), "{second}");
     assert!(second.contains(&format!("\n- {label}: intent 39\n")), "{second}");
 }
@@ -122,7 +121,7 @@ async fn a_choice_beyond_all_labels_is_read_in_brackets_and_a_final() {
     server.engine.reset();
     let decision = server.decide(&schema, "s").await;
     assert_eq!(decision["diagnostics"]["stages"], json!([["intent", "other"], ["next"]]));
-    let prompts = prompts(&server.engine.log.calls());
+    let prompts = server.engine.log.prompts();
     let text = characters();
     let decoded = |prompt: &Vec<u32>| text.tokenizer.decode(prompt).unwrap();
     let first = decoded(&prompts[0]);
