@@ -1,13 +1,15 @@
-"""Muon for the matrices: momentum, then the nearest orthogonal matrix by a Newton-Schulz iteration (bf16, same shapes
+"""Muon for the matrices: momentum, then the nearest orthogonal matrix by a Newton-Schulz iteration (same shapes
 in one batch)."""
 import torch
+
+MATMUL = torch.bfloat16  # five steps are exact enough in either; train.py takes the one that is fast here
 
 
 @torch.no_grad()
 def orthogonal(g, steps=5):
     x = g / (g.norm(dim=(-2, -1), keepdim=True) + 1e-7)
     flip = x.size(-2) > x.size(-1)
-    x = (x.mT if flip else x).bfloat16().contiguous()
+    x = (x.mT if flip else x).to(MATMUL).contiguous()
     for _ in range(steps):
         a = x @ x.mT
         x = 3.4445 * x + (-4.7750 * a + 2.0315 * a @ a) @ x

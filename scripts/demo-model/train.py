@@ -1,4 +1,5 @@
-"""Trains the demo model on an endless stream of generated decisions. One thread; bf16 activations, f32 weights.
+"""Trains the demo model on an endless stream of generated decisions. One thread; f32 weights, activations in --dtype
+(`auto`: bf16 where the processor multiplies it, AMX or AVX-512; elsewhere that is several times slower than f32).
 
   python train.py OUT --tokens DIR --minutes 60 [--init STATE.pt] [--decay 1.0]
 DIR holds tokenizer.json (vocab.py) and words.pt (embed.py). Writes OUT/state.pt every few minutes, at the end and on
@@ -24,6 +25,7 @@ import attention
 import decide
 import lexicon
 import model as M
+import optim
 from encoder import Encoder
 from optim import Muon
 from pack import Augment, Packer
@@ -36,11 +38,11 @@ WEIGHTS_ON = {"support": .25, "code": .22, "security": .22, "injection": .06, "r
 
 
 @torch.no_grad()
-def check(model, batches):
+def check(model, batches, dtype):
     """(mean cross-entropy over the labels, {group: (accuracy on clear items, n)})."""
     stat, loss, cnt = {}, 0.0, 0
     for b in batches:
-        h, _, _ = model(b, dtype=torch.bfloat16)
+        h, _, _ = model(b, dtype=dtype)
         lg = model.logits(h[b["at"]])
         for i in range(len(b["at"])):
             n = int(b["n"][i])
@@ -98,7 +100,11 @@ def main():
     ap.add_argument("--check", type=int, default=400, help="steps between looks at held-out batches")
     ap.add_argument("--seed", type=int, default=1)
     ap.add_argument("--threads", type=int, default=1)
+    ap.add_argument("--dtype", choices=["auto", "bf16", "f32"], default="auto")
     a = ap.parse_args()
+    bf16 = torch.cpu._is_avx512_bf16_supported() if a.dtype == "auto" else a.dtype == "bf16"
+    dtype = torch.bfloat16 if bf16 else torch.float32
+    optim.MATMUL = dtype
     torch.set_num_threads(a.threads)
     lexicon.PATH = a.tokens
     os.makedirs(a.out, exist_ok=True)
@@ -173,11 +179,11 @@ def main():
         sc = rows = None
         if labels > a.easy and random.random() < .05:  # self-conditioning, for steps after the first
             with torch.no_grad():
-                h, _, _ = model(b, dtype=torch.bfloat16)
+                h, _, _ = model(b, dtype=dtype)
                 rows = b["canvas"][:, 0].nonzero()[:, 0]
                 lg = model.logits(h[rows]) / random.choice([.4, .8, 1.0])
                 sc = torch.softmax(lg, -1) @ model.emb * math.sqrt(model.c["hidden_size"])
-        h, bal, point = model(b, sc, rows, look if hint > 0 else None, torch.bfloat16)
+        h, bal, point = model(b, sc, rows, look if hint > 0 else None, dtype)
         lp = torch.log_softmax(model.logits(h[b["at"]]), -1)
         ce = -(lp.gather(1, b["lab"]) * b["prob"]).sum(-1)
         loss = (ce * b["w"]).sum() / b["w"].sum() + .01 * bal / len(model.layers)
@@ -210,7 +216,7 @@ def main():
         if step % a.check == 0:
             model.eval()
             for name, bs in held.items():
-                l, s = check(model, bs)
+                l, s = check(model, bs, dtype)
                 say(f"  {name}: loss {l:.3f}", " ".join(f"{k}:{v[0]}" for k, v in sorted(s.items())))
             model.train()
         if time.time() - saved > 60:
@@ -218,7 +224,7 @@ def main():
             saved = time.time()
     save()
     for name, bs in held.items():
-        l, s = check(model, bs)
+        l, s = check(model, bs, dtype)
         say(f"final {name}: loss {l:.3f}", json.dumps(s))
 
 
