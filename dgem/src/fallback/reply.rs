@@ -80,8 +80,9 @@ pub(crate) fn reply(schema: &Schema, body: &[u8], url: &str) -> Result<Reply, Er
         }
     }
     let skipped = skip(&asked, &mut answers);
-    let diagnostics = json!({"engine": "generation", "skipped": skipped, "questions": slots});
-    let mut reply = Reply::new(answers, diagnostics, completion.model, completion.usage.prompt_tokens);
+    let prompt_tokens = completion.usage.prompt_tokens;
+    let diagnostics = json!({"engine": "generation", "prompt_tokens": prompt_tokens, "skipped": skipped, "questions": slots});
+    let mut reply = Reply::new(answers, diagnostics, completion.model, prompt_tokens);
     reply.warnings.extend(without_effect(schema));
     Ok(reply)
 }

@@ -1,6 +1,6 @@
 //! Servers that make no decisions: JSON by a schema, and the distribution of every answer from its own tokens.
 //!
-//! The replies in `fixtures/plain-server` are written by hand in the documented shapes of these servers; its README says so.
+//! The replies are those in `fixtures/plain-server`; its README says which are recorded and which written by hand.
 
 use crate::support::{Server, completion, dgem, stderr, stdout, template};
 use serde_json::{Value, json};
@@ -49,7 +49,7 @@ fn p(document: &Value, question: &str, name: &str) -> f64 {
 #[test]
 fn every_server_shape_gives_each_question_the_distribution_of_its_own_tokens() {
     // Labels alone, labels with their quote, labels in pieces: what tokenizers make of the same JSON.
-    for reply in ["vllm.json", "llama-cpp.json", "pieces.json"] {
+    for reply in ["vllm.json", "quotes.json", "pieces.json"] {
         let document = answers(reply, &[]);
         assert_eq!(
             (
@@ -67,9 +67,29 @@ fn every_server_shape_gives_each_question_the_distribution_of_its_own_tokens() {
         for id in ["urgent", "team", "mood"] {
             assert_eq!(document["answers"][id]["source"], "generation_logprobs");
         }
+        let usage: Value = serde_json::from_str(&recorded(reply)).unwrap();
+        assert_eq!(document["diagnostics"]["prompt_tokens"], usage["usage"]["prompt_tokens"], "{reply}");
         // 0.8 of the mass at that place was on labels.
         let mass = document["diagnostics"]["questions"]["team"]["label_mass"].as_f64().unwrap();
         assert!((mass - 0.8).abs() < 1e-3, "{reply}: {mass}");
+    }
+}
+
+#[test]
+fn a_recorded_reply_of_llama_cpp_gives_the_probabilities_of_its_model() {
+    // Shares of the labels as scripts/llama_server.py gives them to the model, of 1 in all.
+    let document = answers("llama-cpp.json", &[]);
+    for (question, labels) in [
+        ("urgent", vec![("yes", 0.30), ("no", 0.10)]),
+        ("team", vec![("billing", 0.08), ("support", 0.20), ("engineering", 0.04)]),
+        ("mood", vec![("calm", 0.05), ("angry", 0.15)]),
+    ] {
+        let mass: f64 = labels.iter().map(|(_, share)| share).sum();
+        for (name, share) in labels {
+            assert!((p(&document, question, name) - share / mass).abs() < 1e-3, "{document}");
+        }
+        let counted = document["diagnostics"]["questions"][question]["label_mass"].as_f64().unwrap();
+        assert!((counted - mass).abs() < 2e-3, "{counted} {mass}");
     }
 }
 
