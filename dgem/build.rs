@@ -1,8 +1,22 @@
-//! Puts the git revision and the target into the binary, for `--version`.
+//! Puts the git revision and the target into the binary, for `--version` and for receipts.
 //!
-//! A build without a repository (a container, a source archive) may set DGEM_GIT_REVISION instead.
+//! A revision ends in `-dirty` when what the program is built from differs from it. A build without a repository (a container, a
+//! source archive) may set DGEM_GIT_REVISION instead.
 
 use std::process::Command;
+
+/// What the program is built from, as seen from here; receipts below `benchmarks/runs` are not.
+const SOURCES: [&str; 8] = [
+    "src",
+    "build.rs",
+    "Cargo.toml",
+    "../decision/src",
+    "../templates",
+    "../benchmarks",
+    "../Cargo.toml",
+    "../Cargo.lock",
+];
+const NOT_BUILT_IN: &str = ":(exclude)../benchmarks/runs";
 
 fn main() {
     println!("cargo:rerun-if-env-changed=DGEM_GIT_REVISION");
@@ -13,7 +27,13 @@ fn main() {
 
 fn revision() -> Option<String> {
     println!("cargo:rerun-if-changed={}", git(&["rev-parse", "--git-path", "logs/HEAD"])?);
-    git(&["rev-parse", "--short=12", "HEAD"])
+    for source in SOURCES {
+        println!("cargo:rerun-if-changed={source}");
+    }
+    let revision = git(&["rev-parse", "--short=12", "HEAD"])?;
+    let status = ["--no-optional-locks", "status", "--porcelain", "--"];
+    let changed = git(&[&status[..], &SOURCES[..], &[NOT_BUILT_IN]].concat())?;
+    Some(if changed.is_empty() { revision } else { revision + "-dirty" })
 }
 
 fn git(arguments: &[&str]) -> Option<String> {

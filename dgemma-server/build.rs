@@ -1,8 +1,21 @@
 //! Puts the git revision into the binary, for `--version` and `/health`.
 //!
-//! A build without a repository (a container, a source archive) may set DGEM_GIT_REVISION instead.
+//! A revision ends in `-dirty` when what the program is built from differs from it. A build without a repository (a container, a
+//! source archive) may set DGEM_GIT_REVISION instead.
 
 use std::process::Command;
+
+/// What the program is built from, as seen from here.
+const SOURCES: [&str; 8] = [
+    "src",
+    "build.rs",
+    "Cargo.toml",
+    "../decision/src",
+    "../diffusion-gemma/src",
+    "../diffusion-gemma/Cargo.toml",
+    "../Cargo.toml",
+    "../Cargo.lock",
+];
 
 fn main() {
     println!("cargo:rerun-if-env-changed=DGEM_GIT_REVISION");
@@ -12,7 +25,13 @@ fn main() {
 
 fn revision() -> Option<String> {
     println!("cargo:rerun-if-changed={}", git(&["rev-parse", "--git-path", "logs/HEAD"])?);
-    git(&["rev-parse", "--short=12", "HEAD"])
+    for source in SOURCES {
+        println!("cargo:rerun-if-changed={source}");
+    }
+    let revision = git(&["rev-parse", "--short=12", "HEAD"])?;
+    let status = ["--no-optional-locks", "status", "--porcelain", "--"];
+    let changed = git(&[&status[..], &SOURCES[..]].concat())?;
+    Some(if changed.is_empty() { revision } else { revision + "-dirty" })
 }
 
 fn git(arguments: &[&str]) -> Option<String> {

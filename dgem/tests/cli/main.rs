@@ -26,6 +26,7 @@ mod invalid;
 mod permute;
 mod plain_server;
 mod retry;
+mod revision;
 mod settings;
 mod support;
 mod template;
