@@ -33,10 +33,10 @@ pub struct Gate {
     pub hesitation: f64,
     /// Share of all answers that would be escalated.
     pub escalated: f64,
-    /// Accuracy of those that stay; 0 when none does.
-    pub accuracy_of_kept: f64,
-    /// Share of all wrong answers that would be escalated; 0 when there is no wrong one.
-    pub errors_caught: f64,
+    /// Accuracy of those that stay; `None` when none does.
+    pub accuracy_of_kept: Option<f64>,
+    /// Share of all wrong answers that would be escalated; `None` when there is no wrong one.
+    pub errors_caught: Option<f64>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -144,8 +144,8 @@ impl Calibration {
             Gate {
                 hesitation: GATES[index],
                 escalated: share(escalated.all as f64, count),
-                accuracy_of_kept: share((kept - (wrong - escalated.wrong)) as f64, kept),
-                errors_caught: share(escalated.wrong as f64, wrong),
+                accuracy_of_kept: (kept > 0).then(|| share((kept - (wrong - escalated.wrong)) as f64, kept)),
+                errors_caught: (wrong > 0).then(|| share(escalated.wrong as f64, wrong)),
             }
         })
     }
@@ -188,7 +188,7 @@ mod tests {
             (none.count(), none.accuracy(), none.brier(), none.ece(), none.confidence()),
             (0, 0.0, 0.0, 0.0, 0.0)
         );
-        let still = Gate { hesitation: 0.05, escalated: 0.0, accuracy_of_kept: 0.0, errors_caught: 0.0 };
+        let still = Gate { hesitation: 0.05, escalated: 0.0, accuracy_of_kept: None, errors_caught: None };
         assert_eq!(none.gates()[0], still);
     }
 
@@ -196,14 +196,15 @@ mod tests {
     fn perfect_answers_have_no_error_and_nothing_to_escalate() {
         let perfect = of(&[(&[1.0, 0.0], 0), (&[0.0, 0.0, 1.0], 2)]);
         assert_eq!((perfect.accuracy(), perfect.brier(), perfect.ece()), (1.0, 0.0, 0.0));
-        assert!(perfect.gates().iter().all(|gate| gate.escalated == 0.0 && gate.accuracy_of_kept == 1.0));
+        let kept = |gate: &Gate| gate.escalated == 0.0 && gate.accuracy_of_kept == Some(1.0);
+        assert!(perfect.gates().iter().all(|gate| kept(gate) && gate.errors_caught.is_none()));
     }
 
     #[test]
     fn certain_and_always_wrong_is_the_worst_there_is() {
         let wrong = of(&[(&[1.0, 0.0], 1), (&[0.0, 1.0], 0)]);
         assert_eq!((wrong.accuracy(), wrong.brier(), wrong.ece()), (0.0, 2.0, 1.0));
-        assert!(wrong.gates().iter().all(|gate| gate.errors_caught == 0.0));
+        assert!(wrong.gates().iter().all(|gate| gate.errors_caught == Some(0.0)));
     }
 
     #[test]
@@ -221,7 +222,7 @@ mod tests {
         assert_eq!((tie.correct(), tie.ece()), (1, 0.0));
         near(tie.brier(), 0.5);
         let gate = tie.gates()[5];
-        assert_eq!((gate.escalated, gate.errors_caught, gate.accuracy_of_kept), (1.0, 1.0, 0.0));
+        assert_eq!((gate.escalated, gate.errors_caught, gate.accuracy_of_kept), (1.0, Some(1.0), None));
     }
 
     #[test]
@@ -247,9 +248,9 @@ mod tests {
         let at =
             |hesitation: f64| rows.gates().into_iter().find(|gate| gate.hesitation == hesitation).unwrap();
         assert_eq!(at(0.05).escalated, 1.0);
-        assert_eq!((at(0.1).escalated, at(0.1).errors_caught), (0.25, 0.5));
-        near(at(0.1).accuracy_of_kept, 2.0 / 3.0);
-        assert_eq!((at(0.5).escalated, at(0.5).accuracy_of_kept), (0.0, 0.5));
+        assert_eq!((at(0.1).escalated, at(0.1).errors_caught), (0.25, Some(0.5)));
+        near(at(0.1).accuracy_of_kept.unwrap(), 2.0 / 3.0);
+        assert_eq!((at(0.5).escalated, at(0.5).accuracy_of_kept), (0.0, Some(0.5)));
     }
 
     #[test]

@@ -172,13 +172,15 @@ pub enum Error {
     NoCases { path: PathBuf, reason: String },
     #[error("the cases do not fit {}: {reason}\nhint: mend the dataset, or name the template that it was made for", path.display())]
     DatasetFault { path: PathBuf, reason: String },
-    #[error("cannot use the receipt {}: {reason}\nhint: it must come from the same benchmark, written with -o", path.display())]
+    #[error("{flag} makes no sense with {command}: {reason}\nhint: leave it out")]
+    FlagWithoutSense { flag: &'static str, command: &'static str, reason: &'static str },
+    #[error("cannot use the receipt {}: {reason}\nhint: it must come from the same benchmark over the same cases and templates, written with -o", path.display())]
     BadReceipt { path: PathBuf, reason: String },
     #[error(
         "cannot use the public set {set}: {reason}\nhint: --mirror names another place to fetch it from, --corpus a file with cases"
     )]
     PublicSet { set: &'static str, reason: String },
-    #[error("cannot use the calibration {}: {reason}\nhint: fit one for this template and this model: dgem calibrate fit", path.display())]
+    #[error("cannot use the calibration {}: {reason}\nhint: fit one for this template, this model and this manner of reading: dgem calibrate fit", path.display())]
     BadCalibration { path: PathBuf, reason: String },
     #[error(
         "{origin} gives no calibration: {reason}\nhint: more labelled answers help, right and wrong ones; --min-answers lowers what is needed"

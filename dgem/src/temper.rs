@@ -1,7 +1,7 @@
 //! A calibration: one temperature for each type of question, fitted on labelled answers to one template by one model.
 //!
-//! `dgem calibrate fit` writes the file, `dgem decide --calibration` applies it as the last step, `dgem calibrate verify` looks whether
-//! it still holds. It is refused for another template or another model: a temperature says nothing about those.
+//! `dgem calibrate fit` writes the file, `--calibration` of `dgem decide` and `dgem batch` applies it as the last step, `dgem calibrate verify` looks whether
+//! it still holds. It is refused for another template, another model or another manner of reading: a temperature says nothing about those.
 
 use std::path::{Path, PathBuf};
 
@@ -9,14 +9,18 @@ use decision::Schema;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
+use crate::asking::Answered;
+use crate::bench::sha256;
 use crate::capped;
 use crate::cascade;
 use crate::error::Error;
 use crate::foreign::visible;
-use crate::verdict::{Outcome, Verdict};
+use crate::manner::Manner;
+use crate::template::Template;
+use crate::verdict::{Outcome, Row};
 
 /// Of the form described here.
-pub const SCHEMA_VERSION: u32 = 1;
+pub const SCHEMA_VERSION: u32 = 2;
 /// Temperatures that make sense.
 const MOST: f64 = 20.0;
 
@@ -31,12 +35,18 @@ pub struct Calibration {
     pub template_sha256: String,
     /// By the server's own name.
     pub model: String,
+    pub reading: Manner,
     /// RFC 3339, UTC.
     pub fitted_at: String,
     /// What it was fitted on.
     pub fitted_on: String,
     /// Type of question → temperature.
     pub temperatures: IndexMap<String, Fitted>,
+}
+
+#[derive(Deserialize)]
+struct Form {
+    schema_version: u32,
 }
 
 /// One temperature with what it did to the answers that it was fitted on.
@@ -77,13 +87,19 @@ impl Calibration {
         let refuse = |reason: String| Error::BadCalibration { path: path.to_owned(), reason };
         let bytes =
             capped::read_file(path, capped::SETTINGS_BYTES).map_err(|cause| refuse(cause.to_string()))?;
-        let calibration: Self = serde_json::from_slice(&bytes).map_err(|cause| refuse(cause.to_string()))?;
-        if calibration.schema_version != SCHEMA_VERSION {
+        let form: Form = serde_json::from_slice(&bytes).map_err(|cause| refuse(cause.to_string()))?;
+        if form.schema_version != SCHEMA_VERSION {
+            let older = if form.schema_version < SCHEMA_VERSION {
+                "; it does not say how the answers were read"
+            } else {
+                ""
+            };
+            let form = form.schema_version;
             return Err(refuse(format!(
-                "it has the form {}, and this program knows {SCHEMA_VERSION}",
-                calibration.schema_version
+                "it has the form {form}, and this program knows {SCHEMA_VERSION}{older}"
             )));
         }
+        let calibration: Self = serde_json::from_slice(&bytes).map_err(|cause| refuse(cause.to_string()))?;
         for (name, fitted) in &calibration.temperatures {
             if !["boolean", "choice", "score"].contains(&name.as_str()) {
                 return Err(refuse(format!("`{}` is no type of question", visible(name))));
@@ -96,6 +112,13 @@ impl Calibration {
         Ok(calibration)
     }
 
+    /// The same for one template. Errors: it was fitted on another.
+    pub fn load_for(path: &Path, template: &Template) -> Result<Self, Error> {
+        let calibration = Self::load(path)?;
+        calibration.fits_template(path, &sha256(template.source().as_bytes()))?;
+        Ok(calibration)
+    }
+
     /// Where it is kept: beside the template.
     pub fn beside(template: &Path) -> PathBuf {
         let name = template.file_name().unwrap_or_default().to_string_lossy();
@@ -103,8 +126,7 @@ impl Calibration {
         template.with_file_name(format!("{plain}.calibration.json"))
     }
 
-    /// Errors: it was fitted on another template.
-    pub fn fits_template(&self, path: &Path, sha256: &str) -> Result<(), Error> {
+    fn fits_template(&self, path: &Path, sha256: &str) -> Result<(), Error> {
         if self.template_sha256 == sha256 {
             return Ok(());
         }
@@ -114,6 +136,14 @@ impl Calibration {
             self.template_sha256.chars().take(12).collect::<String>(),
             sha256.chars().take(12).collect::<String>()
         );
+        Err(Error::BadCalibration { path: path.to_owned(), reason })
+    }
+
+    /// Errors: it was fitted on answers that were read in another manner.
+    pub fn fits_reading(&self, path: &Path, now: &Manner) -> Result<(), Error> {
+        let Some(difference) = self.reading.difference(now) else { return Ok(()) };
+        let reason =
+            format!("it was fitted on answers that were read in another manner: {}", visible(&difference));
         Err(Error::BadCalibration { path: path.to_owned(), reason })
     }
 
@@ -129,8 +159,14 @@ impl Calibration {
         Err(Error::BadCalibration { path: path.to_owned(), reason })
     }
 
-    /// Brings every answer of the first model to its temperature. Which answer is given never changes.
-    pub fn apply(&self, path: &Path, schema: &Schema, verdict: &mut Verdict<'_>) -> Applied {
+    /// Brings every answer of the first model to its temperature. Which answer is given never changes. Errors: it is another model.
+    pub fn apply(&self, path: &Path, schema: &Schema, answered: &mut Answered<'_>) -> Result<Applied, Error> {
+        let verdict = &mut answered.verdict;
+        let first =
+            |row: &Row<'_>| row.answer().is_some_and(|answer| !cascade::is_second(answer.source.as_deref()));
+        if verdict.rows.iter().any(first) {
+            self.fits_model(path, answered.decided.reply.model.as_deref())?;
+        }
         let mut raw = IndexMap::new();
         for row in &mut verdict.rows {
             let Outcome::Answered(answer) = &mut row.outcome else { continue };
@@ -149,7 +185,7 @@ impl Calibration {
         }
         let temperatures =
             self.temperatures.iter().map(|(name, fitted)| (name.clone(), fitted.temperature)).collect();
-        Applied { file: path.display().to_string(), temperatures, raw }
+        Ok(Applied { file: path.display().to_string(), temperatures, raw })
     }
 }
 
@@ -172,7 +208,8 @@ mod tests {
         let path = folder.path().join("c.json");
         let with = |name: &str, temperature: &str| {
             let text = format!(
-                r#"{{"schema_version": 1, "template": "t", "template_sha256": "0", "model": "m", "fitted_at": "", "fitted_on": "",
+                r#"{{"schema_version": 2, "template": "t", "template_sha256": "0", "model": "m",
+                    "reading": {{"samples": "1", "layout": "schema_first", "steps": 1, "think": 0, "permute": 1}}, "fitted_at": "", "fitted_on": "",
                     "temperatures": {{"{name}": {{"temperature": {temperature}, "answers": 1, "nll_before": 0, "nll_after": 0, "ece_before": 0, "ece_after": 0}}}}}}"#
             );
             std::fs::write(&path, text).unwrap();
@@ -188,5 +225,8 @@ mod tests {
             let message = with(name, temperature).unwrap_err().to_string();
             assert!(message.contains(part) && message.contains("hint:"), "{message}");
         }
+        std::fs::write(&path, r#"{"schema_version": 1, "template": "t"}"#).unwrap();
+        let message = Calibration::load(&path).unwrap_err().to_string();
+        assert!(message.contains("form 1") && message.contains("how the answers were read"), "{message}");
     }
 }

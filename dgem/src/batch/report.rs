@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-use decision::{Answer, AnswerValue, Calibration};
+use decision::Calibration;
 use indexmap::IndexMap;
-use serde_json::Value;
 
 use super::record::Record;
 use crate::foreign::visible;
+use crate::grade::Mark;
 use crate::output::{counted, text_table};
 
 /// Sums per question; empty when no row has an expected answer.
@@ -36,9 +36,11 @@ impl Report {
                 question.unanswered += 1;
                 continue;
             };
-            let probabilities: Vec<f64> = answer.probabilities.values().copied().collect();
+            // A line of an older version says only what was expected.
+            let listed = || Mark::of_listed(answer, expected);
+            let graded = record.graded.get(id).cloned().unwrap_or_else(listed).graded(answer);
             let counted =
-                gold(answer, expected).is_some_and(|gold| question.calibration.add(&probabilities, gold));
+                graded.is_some_and(|graded| question.calibration.add(graded.probabilities(), graded.gold()));
             question.unknown += u64::from(!counted);
         }
     }
@@ -52,18 +54,6 @@ impl Report {
     pub fn within(self, width: Option<u16>) -> Self {
         Self { width, ..self }
     }
-}
-
-/// The index of the expected answer among those of the question. Case does not matter; a boolean may also be true or false.
-fn gold(answer: &Answer, expected: &Value) -> Option<usize> {
-    let text = expected.as_str().map_or_else(|| expected.to_string(), str::to_owned);
-    let wanted = match (&answer.value, text.trim().to_lowercase().as_str()) {
-        (AnswerValue::Boolean { .. }, "true" | "1") => "yes".to_owned(),
-        (AnswerValue::Boolean { .. }, "false" | "0") => "no".to_owned(),
-        (_, other) => other.to_owned(),
-    };
-    let exact = answer.probabilities.get_index_of(text.trim());
-    exact.or_else(|| answer.probabilities.keys().position(|name| name.to_lowercase() == wanted))
 }
 
 impl fmt::Display for Report {
@@ -90,8 +80,8 @@ impl fmt::Display for Report {
                 vec![
                     format!("{:.0}%", 100.0 * gate.hesitation),
                     percent(gate.escalated),
-                    percent(gate.accuracy_of_kept),
-                    percent(gate.errors_caught),
+                    gate.accuracy_of_kept.map_or("-".to_owned(), percent),
+                    gate.errors_caught.map_or("-".to_owned(), percent),
                 ]
             })
             .collect();
@@ -162,6 +152,30 @@ mod tests {
             let calibration = &report.questions["q"].calibration;
             assert_eq!((calibration.count(), calibration.correct()), (1, correct), "{expected}");
         }
+    }
+
+    #[test]
+    fn a_right_answer_that_the_reply_does_not_list_is_a_wrong_one_and_counts() {
+        // Of 26 answers two are listed; the expected one shares what they leave.
+        let mut row = record(r#"{"q": "C"}"#, B);
+        row.graded.insert(
+            "q".to_owned(),
+            Mark { expected: "C".to_owned(), possible: true, correct: false, alternatives: 26 },
+        );
+        let mut report = Report::default();
+        report.add(&row);
+        let question = &report.questions["q"];
+        assert_eq!((question.calibration.count(), question.calibration.correct()), (1, 0));
+        assert_eq!((question.unknown, question.unanswered), (0, 0));
+    }
+
+    #[test]
+    fn without_errors_there_is_none_to_catch() {
+        let mut report = Report::default();
+        report.add(&record(r#"{"q": "B"}"#, B));
+        let text = report.to_string();
+        let gate = text.lines().find(|line| line.starts_with("5%")).unwrap();
+        assert_eq!(gate.split('|').map(str::trim).collect::<Vec<_>>(), ["5%", "100.0%", "-", "-"], "{text}");
     }
 
     #[test]

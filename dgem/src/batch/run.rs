@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -20,16 +21,16 @@ use super::{Feeder, Progress, Reasons, Report, Sink, Tally};
 use crate::cli::Api;
 use crate::deciding::{Decider, other_model};
 use crate::error::Error;
-use crate::exit::Exit;
 use crate::fallback;
+use crate::hopeless::ends_run;
+use crate::manner::Manner;
 use crate::signals::Signals;
+use crate::temper::Calibration;
 
 /// Between two looks at the disk and the bar.
 const TICK: Duration = Duration::from_millis(200);
 /// Lines that may wait for an earlier one before nothing new is started.
 const MOST_WAITING: usize = 4_096;
-/// So many rows without a single success mean that the server is not there at all.
-const HOPELESS: u64 = 20;
 /// Things about the server that are told.
 const MOST_NOTICES: usize = 4;
 
@@ -38,6 +39,8 @@ const MOST_NOTICES: usize = 4;
 pub struct Run {
     pub decider: Decider,
     pub feeder: Feeder,
+    /// With its file.
+    pub calibration: Option<(PathBuf, Calibration)>,
     pub sink: Sink,
     pub progress: Progress,
     /// With what an earlier run has found.
@@ -84,13 +87,14 @@ impl Run {
     /// Runs to the end of the input or to a reason to stop; requests in flight are always waited for, unless a second signal
     /// comes. Runs inside a `LocalSet`: all of it shares one thread. Errors: it could not be started.
     pub async fn run(self) -> Result<Ended, Error> {
-        let Self { decider, feeder, mut sink, progress, mut report, jobs, max_errors } = self;
+        let Self { decider, feeder, calibration, mut sink, progress, mut report, jobs, max_errors } = self;
         let mut signals =
             Signals::new().map_err(|cause| Error::System { what: "the handler of signals", cause })?;
         let mut chunks = feeder.start(sink.key())?;
         let mut concurrency = Concurrency::new(jobs);
         let (mut tally, mut reasons) = (Tally::new(), Reasons::default());
         let decider = Arc::new(decider);
+        let calibration = Arc::new(calibration);
         let wanted = decider.server.client().settings().model.as_deref();
         let plain_is_news = decider.server.api().is_none();
         // Each is told once.
@@ -106,8 +110,8 @@ impl Run {
             let go_on = stop.is_none() && broken.is_none();
             while go_on && flying.len() < concurrency.limit() && sink.waiting() < MOST_WAITING {
                 let Some(job) = ready.pop_front() else { break };
-                let decider = Arc::clone(&decider);
-                flying.spawn_local(whole(job, |job| decide(decider, job)));
+                let (decider, calibration) = (Arc::clone(&decider), Arc::clone(&calibration));
+                flying.spawn_local(whole(job, |job| decide(decider, calibration, job)));
             }
             if flying.is_empty() && (!go_on || (ended && ready.is_empty())) {
                 break;
@@ -176,8 +180,7 @@ fn tell(progress: &Progress, notices: &IndexSet<String>, told: &mut usize) {
 /// Whether the last row is a reason to start no more.
 fn reason(tally: &Tally, max_errors: Option<u64>, error: Option<Error>) -> Option<Stop> {
     let error = error?;
-    let exit = error.exit();
-    if exit == Exit::Auth || (tally.ok == 0 && tally.errors >= HOPELESS && exit == Exit::Unavailable) {
+    if ends_run(&error, tally.ok, tally.errors) {
         return Some(Stop::Hopeless(error));
     }
     max_errors.is_some_and(|most| tally.errors >= most.max(1)).then_some(Stop::TooManyErrors)
@@ -199,7 +202,11 @@ async fn whole<F: Future<Output = Finished>>(job: Job, work: impl FnOnce(Job) ->
     })
 }
 
-async fn decide(decider: Arc<Decider>, job: Job) -> Finished {
+async fn decide(
+    decider: Arc<Decider>,
+    calibration: Arc<Option<(PathBuf, Calibration)>>,
+    job: Job,
+) -> Finished {
     let Job { place, id, request, expected } = job;
     let failed =
         |record, busy, error| Finished { place, record, wall: None, busy, error: Some(error), model: None };
@@ -210,11 +217,22 @@ async fn decide(decider: Arc<Decider>, job: Job) -> Finished {
             return failed(Record::failed(id, expected, reason), false, error);
         }
     };
-    match decider.decide(&schema, state).await {
-        Ok(mut whole) => {
+    let calibration = calibration.as_ref().as_ref();
+    let fits = calibration
+        .map_or(Ok(()), |(path, one)| one.fits_reading(path, &Manner::of(&schema, decider.orders)));
+    if let Err(error) = fits {
+        return failed(Record::failed(id, expected, error.to_string()), false, error);
+    }
+    let decided = decider.decide(&schema, state).await.and_then(|mut whole| {
+        let apply = |(path, one): &(PathBuf, Calibration)| one.apply(path, &schema, &mut whole.answered);
+        let applied = calibration.map(apply).transpose()?;
+        Ok((whole, applied))
+    });
+    match decided {
+        Ok((mut whole, applied)) => {
             let decided = &mut whole.answered.decided;
             let (wall, busy, model) = (decided.wall, decided.tally.busy > 0, decided.reply.model.take());
-            let record = Record::answered(id, expected, whole);
+            let record = Record::answered(id, expected, &schema, whole, applied.as_ref());
             let error = record.error.clone().map(|reason| Error::Row { reason });
             Finished { place, record, wall: Some(wall), busy, error, model }
         }

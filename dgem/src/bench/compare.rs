@@ -19,6 +19,8 @@ pub struct Comparison {
     pub only_old: usize,
     pub only_new: usize,
     pub failed: usize,
+    /// Where the runs are not alike.
+    pub notes: Vec<String>,
 }
 
 impl Comparison {
@@ -55,7 +57,7 @@ impl Comparison {
     pub fn json(&self) -> Value {
         json!({"pairs": self.pairs(), "both_right": self.both_right, "both_wrong": self.both_wrong, "mended": self.mended,
                "broken": self.broken, "only_old": self.only_old, "only_new": self.only_new, "failed": self.failed,
-               "mcnemar_exact_p": self.p()})
+               "mcnemar_exact_p": self.p(), "notes": self.notes})
     }
 }
 

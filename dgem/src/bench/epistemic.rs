@@ -5,17 +5,18 @@
 //! stands in a section and in keys of its own, case by case, so that a receipt answers for every threshold.
 
 use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 
-use decision::statistics::{Graded, Scores, Temperature, fold, held_out};
+use decision::statistics::{Graded, Scores, Temperature, chance_corrected, fold, held_out};
 use decision::{Answer, Question};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::dataset::BuiltIn;
 use super::decider::Decider;
-use super::grade::Judged;
 use super::hash::number;
 use super::labelled::graded_by_type;
+use super::receipt::{Origin, Receipt};
 use super::record::{Record, milliseconds};
 use super::report::{Section, digits, percent};
 use super::sheet::{Sheet, Templates};
@@ -26,6 +27,8 @@ use crate::cascade::{Cascade, Prior, Threshold, prior_name, told};
 use crate::client::{Decided, Reply, Tally};
 use crate::error::Error;
 use crate::exit::Exit;
+use crate::foreign::visible;
+use crate::grade::Judged;
 use crate::verdict::{Outcome, Row as VerdictRow, Verdict};
 
 /// Metric, template, question.
@@ -76,8 +79,65 @@ pub enum Second {
 #[derive(Debug)]
 pub struct Epistemic {
     pub second: Option<Second>,
-    /// Answers of the first model from a receipt, by case.
-    pub first: HashMap<String, Record>,
+    pub first: Option<First>,
+}
+
+/// Answers of the first model from a receipt.
+#[derive(Debug)]
+pub struct First {
+    path: PathBuf,
+    origin: Origin,
+    cases: HashMap<String, Record>,
+}
+
+impl First {
+    pub fn load(path: &Path) -> Result<Self, Error> {
+        let receipt = Receipt::load_for(path, Epistemic::NAME)?;
+        let cases = receipt.cases.into_iter().map(|case| (case.id.clone(), case)).collect();
+        Ok(Self { path: path.to_owned(), origin: receipt.origin, cases })
+    }
+
+    /// Errors: it answered other cases, or other templates.
+    fn fits(&self, now: &Origin) -> Result<(), Error> {
+        let refuse = |reason: String| Err(Error::BadReceipt { path: self.path.clone(), reason });
+        let short = |hash: &str| hash.chars().take(12).collect::<String>();
+        let (then, dataset) = (&self.origin.dataset, &now.dataset);
+        if then.sha256 != dataset.sha256 {
+            return refuse(format!(
+                "it is over the cases in {} (sha256 {}…), and this run is over those in {} (sha256 {}…)",
+                visible(&then.path),
+                short(&then.sha256),
+                visible(&dataset.path),
+                short(&dataset.sha256)
+            ));
+        }
+        for (name, hash) in &now.templates {
+            let told = match self.origin.templates.get(name) {
+                Some(other) if other == hash => continue,
+                Some(other) => format!("was another one then (sha256 {}…)", short(other)),
+                None if self.cases.values().all(|case| case.template.as_ref() != Some(name)) => continue,
+                None => "has no hash in it".to_owned(),
+            };
+            return refuse(format!(
+                "the template `{}` {told}, now it has sha256 {}…",
+                visible(name),
+                short(hash)
+            ));
+        }
+        Ok(())
+    }
+
+    /// Who gave these answers, and how.
+    fn settings(&self) -> Value {
+        let Origin { target_url, target_model, timestamp, dgem_git_revision, seed, settings, .. } =
+            &self.origin;
+        let read: Map<String, Value> = ["samples", "layout", "think", "permute", "api"]
+            .iter()
+            .filter_map(|key| Some(((*key).to_owned(), settings.get(*key)?.clone())))
+            .collect();
+        json!({"receipt": self.path.display().to_string(), "timestamp": timestamp, "dgem_git_revision": dgem_git_revision,
+               "target_url": target_url, "target_model": target_model, "seed": seed, "settings": read})
+    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -143,11 +203,12 @@ impl Suite for Epistemic {
     }
 
     fn warm_up<'p>(&self, plan: &'p Sheet) -> Option<&'p Sheet> {
-        self.first.is_empty().then_some(plan)
+        self.first.is_none().then_some(plan)
     }
 
     async fn measure<D: Decider>(&self, plan: &Sheet, decider: &D, record: &mut Record) -> Result<(), Error> {
-        let (mut answered, failure) = match self.first.get(&record.id).and_then(|first| known(plan, first)) {
+        let known = self.first.as_ref().and_then(|first| known(plan, first, &record.id));
+        let (mut answered, failure) = match known {
             Some((first, answered)) => {
                 *record = first;
                 (answered, None)
@@ -162,7 +223,10 @@ impl Suite for Epistemic {
             },
         };
         record.accurate = record.answers.values().all(right) && !record.answers.is_empty();
+        record.settled = failure.is_none();
         if let Some(second) = &self.second {
+            // So it stands if the time of the case runs out: only the second model takes time here.
+            record.set("escalation", Escalation::unfinished());
             let escalation = second.look(plan, decider, &mut answered).await;
             record.set("escalation", escalation);
         }
@@ -177,8 +241,12 @@ impl Suite for Epistemic {
                 json!({"mode": "self", "think": tokens, "threshold": threshold.to_string(), "prior": prior_name(*prior)})
             }
         };
-        let first = if self.first.is_empty() { "live" } else { "receipt" };
-        Map::from_iter([("cascade".to_owned(), cascade), ("pass1".to_owned(), json!(first))])
+        let first = self.first.as_ref().map_or(json!("live"), First::settings);
+        Map::from_iter([("cascade".to_owned(), cascade), ("pass1".to_owned(), first)])
+    }
+
+    fn fits(&self, now: &Origin) -> Result<(), Error> {
+        self.first.as_ref().map_or(Ok(()), |first| first.fits(now))
     }
 
     fn figures(&self, records: &[Record]) -> Map<String, Value> {
@@ -186,16 +254,16 @@ impl Suite for Epistemic {
         let scores = summary.answers_of_all().and_then(|answers| answers.scores.as_ref());
         let all: Vec<Graded> =
             graded_by_type(records).into_values().flatten().map(|(_, graded)| graded).collect();
-        let exact = records
-            .iter()
-            .filter(|record| record.answers.values().all(|judged| judged.correct) && record.error.is_none());
-        let share = |count: usize| 100.0 * count as f64 / records.len() as f64;
+        let exact = records.iter().filter(|record| is_exact(record));
+        let exact = (!records.is_empty()).then(|| exact.count() as f64 / records.len() as f64);
+        let chance = summary.answers_of_all().map(|answers| answers.chance);
         let mut figures = json!({
             "total_correct": summary.all.right,
             "overall_accuracy_pct": summary.all.accuracy().map(|share| 100.0 * share),
-            "exact_accuracy_pct": share(exact.count()),
-            "chance_baseline_pct": scores.map(|s| 100.0 * s.chance),
-            "chance_corrected_acc_pct": scores.and_then(|s| s.chance_corrected).map(|share| 100.0 * share),
+            "exact_accuracy_pct": exact.map(|share| 100.0 * share),
+            "chance_baseline_pct": chance.map(|share| 100.0 * share),
+            "chance_corrected_acc_pct": exact.zip(chance).and_then(|(exact, chance)| chance_corrected(exact, chance)).map(|share| 100.0 * share),
+            "scored_answers": scores.map(|s| s.count),
             "avg_confidence": scores.map(|s| s.confidence),
             "avg_entropy_nats": scores.map(|s| s.entropy_nats),
             "avg_normalized_entropy": scores.map(|s| s.hesitation),
@@ -251,6 +319,11 @@ impl Suite for Epistemic {
     }
 }
 
+fn is_exact(record: &Record) -> bool {
+    let mut answers = record.answers.values();
+    record.error.is_none() && !record.answers.is_empty() && answers.all(|judged| judged.correct)
+}
+
 /// Right by the rule of the suite: scores may be a little off.
 fn right(judged: &Judged) -> bool {
     if judged.correct || judged.kind != "score" || !judged.possible {
@@ -267,7 +340,8 @@ fn right(judged: &Judged) -> bool {
 }
 
 /// The answer that an earlier run has, as if it had just come; `None` where that run has none.
-fn known<'a>(plan: &'a Sheet, first: &Record) -> Option<(Record, Answered<'a>)> {
+fn known<'a>(plan: &'a Sheet, first: &First, id: &str) -> Option<(Record, Answered<'a>)> {
+    let (origin, first) = (&first.origin, first.cases.get(id)?);
     let question = plan.schema.asked().into_iter().next()?;
     let judged = first.answers.get(&question.id).filter(|_| first.error.is_none())?;
     let outcome = Outcome::Answered(judged.answer.clone()?);
@@ -276,6 +350,7 @@ fn known<'a>(plan: &'a Sheet, first: &Record) -> Option<(Record, Answered<'a>)> 
     let expected = plan.expected.get(&question.id)?;
     record.answers.insert(question.id.clone(), Judged::new(question, expected, &outcome));
     record.more.clear();
+    record.model.clone_from(&origin.target_model);
     Some((record, as_if(plan, outcome)))
 }
 
@@ -297,6 +372,13 @@ fn as_if(plan: &Sheet, outcome: Outcome) -> Answered<'_> {
         tally: Tally::default(),
     };
     Answered { decided, verdict: Verdict { rows, notes: Vec::new() } }
+}
+
+impl Escalation {
+    fn unfinished() -> Self {
+        let error = Some("it was not done within the time of the case".to_owned());
+        Self { escalated: true, error, ..Self::default() }
+    }
 }
 
 impl Second {
@@ -421,10 +503,7 @@ fn metrics(records: &[Record]) -> Section {
     let rows = groups.iter().map(|(name, group)| {
         let summary = Summary::of(group);
         let scores = summary.answers_of_all().and_then(|answers| answers.scores.clone());
-        let exact = group
-            .iter()
-            .filter(|record| record.error.is_none() && record.answers.values().all(|judged| judged.correct))
-            .count();
+        let exact = group.iter().filter(|record| is_exact(record)).count();
         vec![
             crate::foreign::visible(name),
             group.len().to_string(),

@@ -11,15 +11,15 @@ use serde_json::{Map, Value, json};
 
 use super::dataset::BuiltIn;
 use super::decider::Decider;
-use super::grade::Judged;
-use super::record::{ERROR_CHARS, Record};
+use super::public_sets::Download;
+use super::record::Record;
 use super::report::{Section, digits, percent};
 use super::sheet::{Sheet, Templates};
 use super::suite::{Label, Suite};
 use super::summary::{mean, times};
 use crate::cli::IntentSet;
 use crate::error::Error;
-use crate::foreign::clipped;
+use crate::grade::Judged;
 use crate::overrides::Overrides;
 use crate::state::State;
 use crate::template::Template;
@@ -43,6 +43,8 @@ pub struct Intents {
     pub threshold_nats: f64,
     /// Intents that the tie-break chooses among.
     pub finalists: usize,
+    /// Where the rows come from, of a whole public set.
+    pub download: Option<Download>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -124,17 +126,14 @@ impl Suite for Intents {
         plan.sheet.ask(decider, record).await?;
         let Some(judged) = record.answers.get(INTENT).cloned() else { return Ok(()) };
         record.accurate = judged.correct;
+        record.settled = true;
         let unsure = |answer: &Answer| answer.entropy_nats >= self.threshold_nats || answer.confidence < SURE;
         let first = judged.answer.as_ref().filter(|answer| unsure(answer));
         if let (Some(first), Some(second)) = (first, &plan.second) {
-            match self.look_again(plan, second, &judged, first, decider, record).await {
-                Ok(Some(found)) => {
-                    record.accurate = found.accurate;
-                    record.set("tie_break", found);
-                }
-                Ok(None) => {}
-                // What was read is not lost because a second look fails.
-                Err(error) => record.set("tie_break_error", clipped(&error.to_string(), ERROR_CHARS)),
+            let found = self.look_again(plan, second, &judged, first, decider, record).await?;
+            if let Some(found) = found {
+                record.accurate = found.accurate;
+                record.set("tie_break", found);
             }
         }
         Ok(())
@@ -142,7 +141,7 @@ impl Suite for Intents {
 
     fn settings(&self) -> Map<String, Value> {
         let settings = json!({"dataset": self.set.name(), "tie_break_enabled": self.tie_break,
-            "entropy_threshold": self.threshold_nats, "tie_break_finalists": self.finalists});
+            "entropy_threshold": self.threshold_nats, "tie_break_finalists": self.finalists, "download": self.download});
         settings.as_object().cloned().unwrap_or_default()
     }
 
@@ -214,7 +213,7 @@ impl Suite for Intents {
 }
 
 impl Intents {
-    /// Asks about the most probable intents of the first read. Without a usable answer, or with an error, the first stands.
+    /// Asks about the most probable intents of the first read. Without a usable answer the first stands.
     async fn look_again<D: Decider>(
         &self,
         plan: &Plan,
@@ -318,7 +317,14 @@ impl Figures {
         };
         let mut reads: Vec<(bool, &Answer)> = Vec::new();
         for record in records {
-            let judged = record.answers.get(INTENT).filter(|_| record.error.is_none());
+            let asked = record.answers.get(INTENT);
+            let judged = asked.filter(|_| record.error.is_none());
+            figures.candidates = figures.candidates.max(asked.map_or(0, |judged| judged.alternatives));
+            if let Some(domain) = record.answers.get(DOMAIN) {
+                let (right, all) = figures.domains.get_or_insert((0, 0));
+                *right += usize::from(domain.correct);
+                *all += 1;
+            }
             let out = record.tier == OUT_TIER;
             let says_out = judged.and_then(|_| said(record)).is_some_and(|said| said == OUT_OF_SCOPE);
             figures.oos.add(out, says_out);
@@ -328,17 +334,11 @@ impl Figures {
             }
             // A case that failed is wrong, and has nothing else to count.
             let Some(judged) = judged else { continue };
-            figures.candidates = figures.candidates.max(judged.alternatives);
             figures.first += usize::from(judged.correct);
             figures.last += usize::from(record.accurate);
             figures.tie_breaks += usize::from(record.more.contains_key("tie_break"));
             figures.mended += usize::from(record.accurate && !judged.correct);
             figures.spoilt += usize::from(!record.accurate && judged.correct);
-            if let Some(domain) = record.answers.get(DOMAIN) {
-                let (right, all) = figures.domains.get_or_insert((0, 0));
-                *right += usize::from(domain.correct);
-                *all += 1;
-            }
             reads.extend(judged.answer.as_ref().map(|answer| (judged.correct, answer)));
         }
         let average = |keep: &dyn Fn(bool) -> bool, of: &dyn Fn(&Answer) -> f64| {
@@ -387,14 +387,26 @@ mod tests {
 
     #[test]
     fn without_cases_nothing_is_claimed() {
-        let suite = Intents { set: IntentSet::Clinc150, tie_break: true, threshold_nats: 0.08, finalists: 6 };
+        let suite = Intents {
+            set: IntentSet::Clinc150,
+            tie_break: true,
+            threshold_nats: 0.08,
+            finalists: 6,
+            download: None,
+        };
         let figures = suite.figures(&[]);
         assert!(figures.get("oos_recall").is_none() && figures.get("intent_accuracy_pct").is_none());
     }
 
     #[test]
     fn cases_that_failed_are_missed_ones() {
-        let suite = Intents { set: IntentSet::Clinc150, tie_break: true, threshold_nats: 0.08, finalists: 6 };
+        let suite = Intents {
+            set: IntentSet::Clinc150,
+            tie_break: true,
+            threshold_nats: 0.08,
+            finalists: 6,
+            download: None,
+        };
         let failed = |tier: &str| Record {
             tier: tier.to_owned(),
             error: Some("no answer".to_owned()),

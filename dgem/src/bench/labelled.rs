@@ -1,5 +1,7 @@
 //! Rows with labels for one template, as `dgem batch` reads them: variables, `id`, and `expected_QUESTION`. `dgem calibrate` asks them.
 
+use std::path::PathBuf;
+
 use decision::statistics::Graded;
 use indexmap::IndexMap;
 use serde::Deserialize;
@@ -7,10 +9,12 @@ use serde_json::{Map, Value};
 
 use super::dataset::BuiltIn;
 use super::decider::Decider;
+use super::receipt::Origin;
 use super::record::Record;
 use super::sheet::{Sheet, Templates};
 use super::suite::{Label, Suite};
 use crate::error::Error;
+use crate::temper::Calibration;
 
 /// Names with this beginning hold the right answer to a question.
 const EXPECTED: &str = "expected_";
@@ -18,6 +22,8 @@ const EXPECTED: &str = "expected_";
 #[derive(Debug)]
 pub struct Labelled {
     pub template: String,
+    /// That shall hold for the answers, with its file.
+    pub calibration: Option<(PathBuf, Calibration)>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -60,6 +66,11 @@ impl Suite for Labelled {
             };
         }
         templates.sheet(&row.id, &self.template, variables, &expected)
+    }
+
+    fn fits(&self, now: &Origin) -> Result<(), Error> {
+        let Some((path, calibration)) = &self.calibration else { return Ok(()) };
+        now.readings.values().flatten().try_for_each(|manner| calibration.fits_reading(path, manner))
     }
 
     fn warm_up<'p>(&self, _: &'p Sheet) -> Option<&'p Sheet> {

@@ -26,6 +26,10 @@ const ID: &str = "decision";
 /// A gate also fires from this part of the most possible disagreement of two orders.
 const DISAGREEMENT: f64 = 0.06;
 
+/// The gate in the settings of a receipt, and where nobody chose one.
+pub const GATE: &str = "gate_threshold";
+pub const DEFAULT_GATE: f64 = 0.16;
+
 #[derive(Debug)]
 pub struct Permutation {
     /// The mirror gate fires from this hesitation on.
@@ -151,8 +155,8 @@ impl Suite for Permutation {
         Ok(())
     }
 
-    fn settings(&self) -> Map<String, Value> {
-        Map::from_iter([("gate_threshold".to_owned(), json!(self.gate))])
+    fn figure_settings(&self) -> Map<String, Value> {
+        Map::from_iter([(GATE.to_owned(), json!(self.gate))])
     }
 
     fn figures(&self, records: &[Record]) -> Map<String, Value> {

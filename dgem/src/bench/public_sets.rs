@@ -1,14 +1,15 @@
 //! The whole test sets of BANKING77 and CLINC150 for `dgem bench-intents --full`: fetched from their publishers when the user asks for
 //! it, brought into the form of our rows, and kept in the user's cache. They are not part of this project.
 //!
-//! A set counts only if it has as many rows and intents as the published one. Beside the cached rows lies their SHA-256, which is
-//! checked whenever they are read.
+//! A set counts only if it has as many rows and intents as the published one. Which bytes those are is trusted on first use: nobody has
+//! fetched the sets for this project, so that it knows no SHA-256 of them. That of the first download is kept beside the rows, with that of the rows
+//! themselves, and a later download with another one is refused. `--sha256` says beforehand which one it must be.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::hash::sha256;
@@ -16,7 +17,8 @@ use crate::cli::IntentSet;
 use crate::client::Client;
 use crate::env::{self, Environment};
 use crate::error::Error;
-use crate::settings::{Credential, Endpoint, Settings};
+use crate::foreign::visible;
+use crate::settings::{Credential, Endpoint, Settings, shown_url};
 
 const BANKING_TEST: &str = "/PolyAI-LDN/task-specific-datasets/master/banking_data/test.csv";
 const CLINC: &str = "/clinc/oos-eval/master/data/data_full.json";
@@ -37,17 +39,54 @@ struct Clinc {
     oos_test: Vec<(String, String)>,
 }
 
-/// The file with all rows, fetched unless it is there. `publisher`: base URL of a mirror with the same paths.
-pub async fn full(set: IntentSet, publisher: &str, environment: &Environment) -> Result<PathBuf, Error> {
+/// What a publisher gave, before it is brought into the form of our rows.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Download {
+    pub url: String,
+    pub sha256: String,
+}
+
+/// What is known of the rows in the cache; lies beside them, and stays when they are deleted.
+#[derive(Debug, Deserialize, Serialize)]
+struct Kept {
+    download: Download,
+    rows_sha256: String,
+}
+
+/// The file with all rows and where it comes from; fetched unless it is there. `publisher`: base URL of a mirror with the same paths;
+/// `pin`: the SHA-256 that the download must have.
+pub async fn full(
+    set: IntentSet,
+    publisher: &str,
+    pin: Option<&str>,
+    environment: &Environment,
+) -> Result<(PathBuf, Download), Error> {
     let refuse = |reason: String| Error::PublicSet { set: set.name(), reason };
     let folder =
         folder(environment).ok_or_else(|| refuse("there is no folder for it: HOME is not set".to_owned()))?;
     let path = folder.join(format!("{}_full_test.jsonl", set.name()));
-    let sum = path.with_extension("jsonl.sha256");
+    let beside = path.with_extension("download.json");
+    let kept = match std::fs::read(&beside) {
+        Ok(bytes) => Some(serde_json::from_slice::<Kept>(&bytes).map_err(|cause| {
+            refuse(format!(
+                "{} cannot be read ({cause}); delete it to trust the next download",
+                beside.display()
+            ))
+        })?),
+        Err(_) => None,
+    };
+    let pinned = |download: &Download| match pin {
+        Some(pin) if !pin.eq_ignore_ascii_case(&download.sha256) => {
+            Err(refuse(format!("its download has the SHA-256 {}, and --sha256 says {pin}", download.sha256)))
+        }
+        _ => Ok(()),
+    };
     if path.exists() {
-        let (rows, known) = (std::fs::read(&path), std::fs::read_to_string(&sum));
-        return match (rows, known) {
-            (Ok(rows), Ok(known)) if sha256(&rows) == known.trim() => Ok(path),
+        return match (std::fs::read(&path), kept) {
+            (Ok(rows), Some(kept)) if sha256(&rows) == kept.rows_sha256 => {
+                pinned(&kept.download)?;
+                Ok((path, kept.download))
+            }
             _ => {
                 Err(refuse(format!("{} is not what was fetched; delete it to fetch it anew", path.display())))
             }
@@ -56,19 +95,39 @@ pub async fn full(set: IntentSet, publisher: &str, environment: &Environment) ->
     let endpoint = Endpoint::parse(publisher)?;
     let settings = Settings::elsewhere(endpoint, None, TIMEOUT, RETRIES, Credential::None, environment);
     let client = Client::new(settings)?;
-    let pairs = match set {
-        IntentSet::Banking77 => banking(&client.get(BANKING_TEST).await?.body).map_err(refuse)?,
-        IntentSet::Clinc150 => clinc(&client.get(CLINC).await?.body).map_err(refuse)?,
+    let route = match set {
+        IntentSet::Banking77 => BANKING_TEST,
+        IntentSet::Clinc150 => CLINC,
     };
-    let text = rows(set, &pairs).map_err(refuse)?;
-    keep(&path, &text).and_then(|()| keep(&sum, &sha256(text.as_bytes()))).map_err(|cause| {
-        Error::BenchOutput {
-            path: path.clone(),
-            reason: cause.to_string(),
-            hint: "XDG_CACHE_HOME names another folder",
-        }
+    let body = client.get(route).await?.body;
+    let url = shown_url(publisher).trim_end_matches('/').to_owned() + route;
+    let download = Download { url, sha256: sha256(&body) };
+    pinned(&download)?;
+    if let Some(first) = kept.map(|kept| kept.download).filter(|first| first.sha256 != download.sha256) {
+        return Err(refuse(format!(
+            "it has changed: the first download, from {}, had the SHA-256 {}, and this one, from {}, has {}; delete {} to trust this one",
+            visible(&first.url),
+            visible(&first.sha256),
+            download.url,
+            download.sha256,
+            beside.display()
+        )));
+    }
+    let pairs = match set {
+        IntentSet::Banking77 => banking(&body),
+        IntentSet::Clinc150 => clinc(&body),
+    };
+    let text = pairs.and_then(|pairs| rows(set, &pairs)).map_err(refuse)?;
+    let kept = Kept { download, rows_sha256: sha256(text.as_bytes()) };
+    // Text keys.
+    let about = serde_json::to_string_pretty(&kept).unwrap_or_default() + "\n";
+    // The rows last: without what is known of them they are of no use.
+    keep(&beside, &about).and_then(|()| keep(&path, &text)).map_err(|cause| Error::BenchOutput {
+        path: path.clone(),
+        reason: cause.to_string(),
+        hint: "XDG_CACHE_HOME names another folder",
     })?;
-    Ok(path)
+    Ok((path, kept.download))
 }
 
 fn folder(environment: &Environment) -> Option<PathBuf> {

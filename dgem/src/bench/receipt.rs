@@ -15,10 +15,14 @@ use serde_json::{Map, Value};
 use super::record::Record;
 use crate::capped;
 use crate::error::Error;
+use crate::foreign::visible;
+use crate::manner::Manner;
 
 /// Of the form described here.
 pub const SCHEMA_VERSION: u32 = 1;
 const MOST_BYTES: u64 = 256 << 20;
+/// Why a run stopped that the user ended.
+pub(super) const INTERRUPTED: &str = "interrupted";
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Receipt {
@@ -27,6 +31,12 @@ pub struct Receipt {
     /// Ended by the user before all cases were measured.
     #[serde(default)]
     pub interrupted: bool,
+    /// Cases that were to be measured; older receipts do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub planned_cases: Option<usize>,
+    /// Why the run ended before all of them were.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped: Option<String>,
     pub total_cases: usize,
     pub failed_cases: usize,
     pub total_retries: u32,
@@ -58,6 +68,9 @@ pub struct Origin {
     /// Name → SHA-256 of the source.
     #[serde(default)]
     pub templates: IndexMap<String, String>,
+    /// Name of the template → the manners in which its answers were read; one, as a rule.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub readings: IndexMap<String, Vec<Manner>>,
     /// Of the noise; `null`: the server's own.
     pub seed: Option<u64>,
     pub workers: usize,
@@ -104,6 +117,17 @@ impl Receipt {
             return Err(Error::BadReceipt { path: path.to_owned(), reason });
         }
         Ok(receipt)
+    }
+
+    /// That the run ended early, and why, in words; `None` where it did not.
+    pub fn unfinished(&self) -> Option<String> {
+        let reason = match &self.stopped {
+            Some(reason) => visible(reason),
+            None if self.interrupted => INTERRUPTED.to_owned(),
+            None => return None,
+        };
+        let planned = self.planned_cases.map(|planned| format!(" of {planned}")).unwrap_or_default();
+        Some(format!("stopped after {}{planned} cases ({reason})", self.cases.len()))
     }
 
     /// As the file holds it.

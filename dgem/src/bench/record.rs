@@ -5,16 +5,16 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::grade::Judged;
 use super::sheet::Sheet;
 use super::suite::Label;
 use crate::client::Decided;
 use crate::error::Error;
 use crate::foreign::clipped;
-use crate::verdict::Verdict;
+use crate::grade::Judged;
+use crate::verdict::{Outcome, Verdict};
 
 /// Characters of an error that a receipt keeps.
-pub(super) const ERROR_CHARS: usize = 500;
+const ERROR_CHARS: usize = 500;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Record {
@@ -49,6 +49,12 @@ pub struct Record {
     pub error: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http_status: Option<u16>,
+    /// What failed after the case was settled: a reply in words, a tie-break, a second look.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub second_error: Option<String>,
+    /// What counts is known. Whatever fails from here on changes nothing of it.
+    #[serde(skip)]
+    pub settled: bool,
     /// That answered, by the server's own name.
     #[serde(skip)]
     pub model: Option<String>,
@@ -98,17 +104,31 @@ impl Record {
         }
     }
 
+    /// What was asked of a case that gives no answer.
+    pub fn expect(&mut self, sheet: &Sheet) {
+        for (id, expected) in &sheet.expected {
+            if let Some(question) = sheet.schema.questions.iter().find(|question| question.id == *id) {
+                self.answers.insert(id.clone(), Judged::new(question, expected, &Outcome::Missing));
+            }
+        }
+    }
+
     /// Every expected answer was given.
     pub fn all_correct(&self, sheet: &Sheet) -> bool {
         sheet.expected.keys().all(|id| self.answers.get(id).is_some_and(|judged| judged.correct))
     }
 
-    /// The case could not be measured.
+    /// The case could not be measured, or only what comes after its answer.
     pub fn failed(&mut self, error: &Error) {
+        let text = clipped(&error.to_string().replace("\nhint: ", "; hint: "), ERROR_CHARS);
+        if self.settled {
+            self.second_error = Some(text);
+            return;
+        }
         self.accurate = false;
         self.wall_time_ms = None;
         self.http_status = error.status();
-        self.error = Some(clipped(&error.to_string().replace("\nhint: ", "; hint: "), ERROR_CHARS));
+        self.error = Some(text);
     }
 
     /// Something of the suite's own.

@@ -1,6 +1,7 @@
 //! Measures the cases: some at the same time, each within a deadline, the first question asked once beforehand without counting.
 //!
-//! Ctrl-C takes no more cases and waits for those in flight; a second one waits for nothing. What is measured until then is kept.
+//! Ctrl-C takes no more cases and waits for those in flight; a second one waits for nothing. A key that is refused and a server that is
+//! not there end the run as well. What is measured until then is kept.
 
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
@@ -10,15 +11,12 @@ use futures_util::stream::FuturesUnordered;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::decider::Decider;
-use super::receipt::WarmUp;
+use super::receipt::{INTERRUPTED, WarmUp};
 use super::record::{Record, milliseconds};
 use super::suite::{Label, Suite};
 use crate::error::Error;
-use crate::exit::Exit;
+use crate::hopeless::ends_run;
 use crate::signals::Signals;
-
-/// So many cases without a single success mean that the server is not there at all.
-const HOPELESS: usize = 20;
 
 /// A run that is ready to start.
 #[derive(Debug)]
@@ -35,13 +33,33 @@ pub struct Run<'s, S: Suite, D> {
 /// What a run came to.
 #[derive(Debug)]
 pub struct Ran {
-    /// In the order of the dataset; after an interrupt only those that were measured.
+    /// In the order of the dataset; after a stop only those that were measured.
     pub records: Vec<Record>,
+    /// Cases that were to be measured.
+    pub planned: usize,
     pub elapsed: Duration,
     pub warm_up: Option<WarmUp>,
-    pub interrupted: bool,
-    /// The first failure, and whether the run stopped because of it.
+    /// Why not all of them were.
+    pub stop: Option<Stop>,
     pub first_error: Option<Error>,
+}
+
+#[derive(Debug)]
+pub enum Stop {
+    /// Ctrl-C or SIGTERM.
+    Interrupted,
+    /// Every further case would fail in the same way.
+    Hopeless(Error),
+}
+
+impl Stop {
+    /// For a receipt.
+    pub fn reason(&self) -> String {
+        match self {
+            Self::Interrupted => INTERRUPTED.to_owned(),
+            Self::Hopeless(error) => error.headline(),
+        }
+    }
 }
 
 impl<S: Suite, D: Decider> Run<'_, S, D> {
@@ -52,17 +70,23 @@ impl<S: Suite, D: Decider> Run<'_, S, D> {
         let warm_up = tokio::select! {
             warm_up = warm_up(suite, &decider, &cases, deadline) => warm_up,
             () = signals.next() => {
-                let none = Ran { records: Vec::new(), elapsed: Duration::ZERO, warm_up: None, interrupted: true, first_error: None };
-                return Ok(none);
+                return Ok(Ran {
+                    records: Vec::new(),
+                    planned: cases.len(),
+                    elapsed: Duration::ZERO,
+                    warm_up: None,
+                    stop: Some(Stop::Interrupted),
+                    first_error: None,
+                });
             }
         };
         let bar = bar(cases.len());
         let (mut flying, mut next) = (FuturesUnordered::new(), cases.iter().enumerate());
         let mut done: Vec<(usize, Record)> = Vec::new();
-        let (mut interrupted, mut stop, mut first_error) = (false, false, None);
+        let (mut stop, mut first_error) = (None, None);
         let start = Instant::now();
         loop {
-            while !stop && !interrupted && flying.len() < workers.max(1) {
+            while stop.is_none() && flying.len() < workers.max(1) {
                 let Some((index, (label, plan))) = next.next() else { break };
                 let decider = &decider;
                 flying.push(async move { (index, one(suite, decider, label, plan, deadline).await) });
@@ -73,26 +97,33 @@ impl<S: Suite, D: Decider> Run<'_, S, D> {
                     done.push((index, record));
                     bar.inc(1);
                     if let Some(error) = error {
-                        let exit = error.exit();
-                        let none_worked = done.iter().all(|(_, record)| record.error.is_some());
-                        stop |= exit == Exit::Auth
-                            || (exit == Exit::Unavailable && none_worked && done.len() >= HOPELESS);
-                        first_error.get_or_insert(error);
+                        let failed = done.iter().filter(|(_, record)| record.error.is_some()).count();
+                        if stop.is_none() && ends_run(&error, (done.len() - failed) as u64, failed as u64) {
+                            stop = Some(Stop::Hopeless(error));
+                        } else {
+                            first_error.get_or_insert(error);
+                        }
                     }
                 }
                 () = signals.next() => {
-                    if interrupted {
+                    if matches!(stop, Some(Stop::Interrupted)) {
                         break;
                     }
-                    interrupted = true;
+                    stop = Some(Stop::Interrupted);
                 }
             }
         }
         bar.finish_and_clear();
         let elapsed = start.elapsed();
         done.sort_by_key(|(index, _)| *index);
-        let records = done.into_iter().map(|(_, record)| record).collect();
-        Ok(Ran { records, elapsed, warm_up, interrupted, first_error })
+        let records: Vec<Record> = done.into_iter().map(|(_, record)| record).collect();
+        // What was in flight when the run was to stop may have been all that was left.
+        if records.len() == cases.len()
+            && let Some(Stop::Hopeless(error)) = stop.take()
+        {
+            first_error.get_or_insert(error);
+        }
+        Ok(Ran { records, planned: cases.len(), elapsed, warm_up, stop, first_error })
     }
 }
 
@@ -231,10 +262,24 @@ mod tests {
             assert_eq!(right, [true, false, false, false, true]);
             assert!(ran.records[1].error.as_ref().unwrap().contains("--case-timeout"));
             assert_eq!((ran.records[1].wall_time_ms, ran.records[2].wall_time_ms), (None, Some(5.0)));
-            assert_eq!((ran.interrupted, ran.first_error.is_some()), (false, true));
+            assert_eq!((ran.planned, ran.stop.is_none(), ran.first_error.is_some()), (5, true, true));
             let warm_up = ran.warm_up.unwrap();
             assert_eq!((warm_up.decisions, warm_up.counted, warm_up.error), (1, false, None));
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_run_that_ends_early_says_how_much_was_planned_and_why_it_ended() {
+        let rows = vec!["down"; 30];
+        let ran = run(&rows, 1).await;
+        // `Row` is no error of the network: every case is tried.
+        assert_eq!((ran.records.len(), ran.planned, ran.stop.is_none()), (30, 30, true));
+        let ran = run(&vec!["slow"; 30], 1).await;
+        assert_eq!((ran.records.len(), ran.planned), (20, 30));
+        assert!(ran.stop.unwrap().reason().contains("not done within"), "the reason is the error");
+        // Twenty of twenty: nothing is missing.
+        let ran = run(&vec!["slow"; 20], 1).await;
+        assert_eq!((ran.records.len(), ran.stop.is_none(), ran.first_error.is_some()), (20, true, true));
     }
 
     #[tokio::test]

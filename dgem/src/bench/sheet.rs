@@ -7,11 +7,12 @@ use indexmap::IndexMap;
 use serde_json::{Map, Value};
 
 use super::decider::Decider;
-use super::grade::{expected_text, position};
 use super::hash::sha256;
 use super::record::Record;
 use crate::asking::Answered;
 use crate::error::Error;
+use crate::grade::{expected_text, position};
+use crate::manner::Manner;
 use crate::overrides::Overrides;
 use crate::state::State;
 use crate::template::{Catalogue, Template, client_limits};
@@ -33,14 +34,17 @@ pub struct Sheet {
 pub struct Templates {
     catalogue: Catalogue,
     overrides: Overrides,
+    /// What `--permute` says.
+    orders: Option<usize>,
+    readings: IndexMap<String, Vec<Manner>>,
     loaded: IndexMap<String, Template>,
     /// Right answers that the questions do not have: faults of the dataset.
     impossible: Vec<String>,
 }
 
 impl Templates {
-    pub fn new(catalogue: Catalogue, overrides: Overrides) -> Self {
-        Self { catalogue, overrides, loaded: IndexMap::new(), impossible: Vec::new() }
+    pub fn new(catalogue: Catalogue, overrides: Overrides, orders: Option<usize>) -> Self {
+        Self { catalogue, overrides, orders, ..Self::default() }
     }
 
     /// The template filled in. Errors: the template, the variables, or a right answer to a question that is not asked.
@@ -56,6 +60,11 @@ impl Templates {
         let mut schema = request.schema;
         self.read_as_told(&mut schema);
         schema.validate(&client_limits()).map_err(|cause| Error::schema(template.path(), cause))?;
+        let manner = Manner::of(&schema, self.orders);
+        let manners = self.readings.entry(name.to_owned()).or_default();
+        if !manners.contains(&manner) {
+            manners.push(manner);
+        }
         let right = self.expected(case, name, &schema, expected)?;
         let state = State { text: request.state, images: Vec::new() };
         Ok(Sheet { template: Some(name.to_owned()), schema, state, expected: right })
@@ -121,6 +130,11 @@ impl Templates {
         self.loaded.iter().map(hash).collect()
     }
 
+    /// Name → the manners in which it is read.
+    pub fn readings(&self) -> &IndexMap<String, Vec<Manner>> {
+        &self.readings
+    }
+
     /// Faults of the dataset that make a case impossible to get right.
     pub fn impossible(&self) -> &[String] {
         &self.impossible
@@ -131,6 +145,7 @@ impl Sheet {
     /// Asks it, and writes time and judgement into the record. What is left to the suite is `accurate`.
     pub async fn ask<D: Decider>(&self, decider: &D, record: &mut Record) -> Result<Answered<'_>, Error> {
         record.template.clone_from(&self.template);
+        record.expect(self);
         let answered = decider.decide(&self.schema, &self.state).await?;
         record.took(&answered.decided);
         record.judge(self, &answered.verdict);

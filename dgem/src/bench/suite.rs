@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::dataset::BuiltIn;
 use super::decider::Decider;
+use super::receipt::Origin;
 use super::record::Record;
 use super::report::Section;
 use super::sheet::{Sheet, Templates};
@@ -53,6 +54,16 @@ pub trait Suite {
     /// Settings of its own, for the receipt.
     fn settings(&self) -> Map<String, Value> {
         Map::new()
+    }
+
+    /// Settings of the figures alone: a replay chooses them anew.
+    fn figure_settings(&self) -> Map<String, Value> {
+        Map::new()
+    }
+
+    /// Errors: what it already holds of an earlier run does not fit this one. Before anything is sent.
+    fn fits(&self, _now: &Origin) -> Result<(), Error> {
+        Ok(())
     }
 
     /// Keys of its own on the top level of the receipt. A figure that was not measured is left out.

@@ -3,13 +3,13 @@
 //! Accuracy counts the cases that failed as wrong; beside it stands that over the cases with an answer. Times are those of cases that
 //! worked. Where there is nothing to measure a figure is absent, never zero.
 
-use decision::statistics::{Graded, Scores, percentile, wilson};
+use decision::statistics::{Graded, Scores, chance_corrected, percentile, wilson};
 use decision::{Calibration, Gate};
 use indexmap::IndexMap;
 use serde_json::{Value, json};
 
-use super::grade::Judged;
 use super::record::Record;
+use crate::grade::Judged;
 
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
@@ -28,6 +28,8 @@ pub struct Summary {
     pub extended: Option<usize>,
     /// Answers that can never be right.
     pub impossible: usize,
+    /// Cases that are settled, in which something failed after that.
+    pub second_errors: usize,
 }
 
 /// Cases, and how many are right.
@@ -44,6 +46,8 @@ pub struct Answers {
     /// Questions with a known answer.
     pub asked: u64,
     pub right: u64,
+    /// Accuracy of guessing: the mean of 1/K over all that were asked.
+    pub chance: f64,
     /// Scores that are at most one level off.
     pub within_one: Option<u64>,
     /// Over those with a distribution.
@@ -121,13 +125,28 @@ impl Answers {
         Self {
             asked: judged.len() as u64,
             right: count(&|judged| judged.correct),
+            chance: mean(
+                &judged.iter().map(|judged| 1.0 / judged.alternatives.max(1) as f64).collect::<Vec<_>>(),
+            )
+            .unwrap_or(0.0),
             within_one: scale.then(|| count(&|judged| judged.within_one == Some(true))),
             scores: Scores::of(&graded),
         }
     }
 
+    /// Over all that were asked, those without an answer counted as wrong.
+    pub fn accuracy(&self) -> Option<f64> {
+        (self.asked > 0).then(|| self.right as f64 / self.asked as f64)
+    }
+
+    /// The same above chance, as a share of what was to be had.
+    pub fn chance_corrected(&self) -> Option<f64> {
+        chance_corrected(self.accuracy()?, self.chance)
+    }
+
     fn json(&self) -> Value {
-        let mut json = json!({"asked": self.asked, "right": self.right});
+        let mut json = json!({"asked": self.asked, "right": self.right, "accuracy": self.accuracy(), "chance": self.chance,
+                              "chance_corrected": self.chance_corrected()});
         if let Some(within_one) = self.within_one {
             json["within_one"] = json!(within_one);
         }
@@ -180,6 +199,7 @@ impl Summary {
                     calibration.add(graded.probabilities(), graded.gold());
                 }
             }
+            summary.second_errors += usize::from(record.second_error.is_some());
             summary.retries += record.retries;
             if let Some(extended) = record.extended {
                 *summary.extended.get_or_insert(0) += usize::from(extended);
@@ -215,7 +235,7 @@ impl Summary {
             .iter()
             .map(|gate| {
                 json!({"hesitation": gate.hesitation, "escalated": gate.escalated,
-                       "accuracy_of_kept": (gate.escalated < 1.0).then_some(gate.accuracy_of_kept), "errors_caught": gate.errors_caught})
+                       "accuracy_of_kept": gate.accuracy_of_kept, "errors_caught": gate.errors_caught})
             })
             .collect();
         json!({"all": self.all.json(), "categories": counts(&self.categories), "tiers": counts(&self.tiers), "answers": answers,
@@ -236,6 +256,7 @@ pub(super) fn mean(values: &[f64]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::verdict::Outcome;
 
     fn record(id: &str, tier: &str, accurate: bool, wall_time_ms: Option<f64>) -> Record {
         let error = wall_time_ms.is_none().then(|| "down".to_owned());
@@ -248,6 +269,25 @@ mod tests {
         assert_eq!((summary.all.accuracy(), summary.all.interval(), summary.latency), (None, None, None));
         assert!(!summary.json().to_string().contains("NaN"));
         assert_eq!(summary.json()["latency"], Value::Null);
+    }
+
+    #[test]
+    fn accuracy_and_what_is_above_chance_are_over_the_same_answers() {
+        let question =
+            decision::Schema::from_json(r#"{"questions": [{"id": "q", "type": "boolean"}]}"#).unwrap();
+        let question = &question.questions[0];
+        let yes: decision::Answer = serde_json::from_str(r#"{"type": "boolean", "noul": 0.9}"#).unwrap();
+        let yes = Judged::new(question, "yes", &Outcome::Answered(yes));
+        let missing = Judged::new(question, "yes", &Outcome::Missing);
+        // Three of four right, where chance has two: half of what is above it. Of the three with an answer all are right.
+        let answers = Answers::of([&yes, &yes, &yes, &missing]);
+        assert_eq!(
+            (answers.accuracy(), answers.chance, answers.chance_corrected()),
+            (Some(0.75), 0.5, Some(0.5))
+        );
+        assert_eq!(answers.scores.unwrap().chance_corrected, Some(1.0));
+        let none = Answers::of([]);
+        assert_eq!((none.accuracy(), none.chance_corrected()), (None, None));
     }
 
     #[test]

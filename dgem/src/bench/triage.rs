@@ -11,7 +11,6 @@ use serde_json::{Map, Value, json};
 
 use super::dataset::BuiltIn;
 use super::decider::Decider;
-use super::grade::{expected_text, position};
 use super::record::{Record, milliseconds};
 use super::report::{Section, digits, percent};
 use super::sheet::{Sheet, Templates};
@@ -20,6 +19,7 @@ use super::summary::{mean, times};
 use crate::cli::BenchMode;
 use crate::error::Error;
 use crate::foreign::clipped;
+use crate::grade::{expected_text, position};
 
 /// Most tokens of a reply in words.
 const MOST_TOKENS: u32 = 64;
@@ -71,6 +71,7 @@ impl Suite for Triage {
         if self.mode != BenchMode::Generative {
             plan.ask(decider, record).await?;
             record.accurate = record.all_correct(plan);
+            record.settled = true;
         }
         if self.mode != BenchMode::Slot {
             let right = write(plan, decider, record).await?;
@@ -107,9 +108,14 @@ impl Suite for Triage {
         if let Some(words) = words {
             put("gen_avg_wall_ms", words.wall_ms);
             put("gen_avg_tokens", words.tokens);
+            put("gen_asked", Some(words.asked as f64));
+            put("gen_failed", Some((words.asked - words.replies) as f64));
             put("gen_syntax_rate_pct", Some(100.0 * words.valid));
             put("gen_accuracy_pct", Some(100.0 * words.right));
-            let slot_wall_ms = mean(&times(&slots, slot_wall_ms));
+            // Of the cases that have both.
+            let slot_wall_ms = mean(&times(&slots, |record| {
+                slot_wall_ms(record).filter(|_| record.more.contains_key("gen_wall_time_ms"))
+            }));
             put("speed_up", words.wall_ms.zip(slot_wall_ms).map(|(words, slot)| words / slot));
         }
         figures
@@ -137,14 +143,16 @@ impl Suite for Triage {
 
     fn sections(&self, records: &[Record]) -> Vec<Section> {
         let Some(words) = Words::of(records) else { return Vec::new() };
+        let failed = words.asked - words.replies;
         let rows = vec![
+            vec!["Cases asked in words, without a reply".to_owned(), format!("{}, {failed}", words.asked)],
             vec!["Replies that are one JSON object".to_owned(), percent(Some(words.valid))],
             vec!["Right in every field".to_owned(), percent(Some(words.right))],
             vec!["Wall time, mean, ms".to_owned(), digits(words.wall_ms, 1)],
             vec!["Tokens, mean".to_owned(), digits(words.tokens, 1)],
         ];
         let note = format!(
-            "One reply of at most {MOST_TOKENS} tokens, without a schema; fences and words around the JSON do not count."
+            "One reply of at most {MOST_TOKENS} tokens, without a schema; fences and words around the JSON do not count. Shares are of all cases asked in words."
         );
         vec![Section::table("The same in words", &["FIGURE", "VALUE"], rows).with_note(note)]
     }
@@ -165,6 +173,9 @@ fn slot_wall_ms(record: &Record) -> Option<f64> {
 
 /// Asks for the answers as JSON in words. Whether all of them are right.
 async fn write<D: Decider>(sheet: &Sheet, decider: &D, record: &mut Record) -> Result<bool, Error> {
+    // So it stands if no reply comes.
+    record.set("gen_valid_json", false);
+    record.set("gen_accurate", false);
     let written = decider.write(&prompt(sheet), MOST_TOKENS).await?;
     let wall_ms = milliseconds(written.wall);
     record.wall_time_ms.get_or_insert(wall_ms);
@@ -204,6 +215,8 @@ fn prompt(sheet: &Sheet) -> String {
 
 /// Figures over the replies in words; absent where there is none.
 struct Words {
+    asked: usize,
+    replies: usize,
     valid: f64,
     right: f64,
     wall_ms: Option<f64>,
@@ -213,7 +226,8 @@ struct Words {
 impl Words {
     fn of(records: &[Record]) -> Option<Self> {
         let asked: Vec<&Record> =
-            records.iter().filter(|record| record.more.contains_key("gen_wall_time_ms")).collect();
+            records.iter().filter(|record| record.more.contains_key("gen_accurate")).collect();
+        let replied = |record: &&&Record| record.more.contains_key("gen_wall_time_ms");
         let share = |key: &str| {
             let yes = asked.iter().filter(|record| record.get::<bool>(key) == Some(true)).count();
             yes as f64 / asked.len() as f64
@@ -221,6 +235,8 @@ impl Words {
         let average =
             |key: &str| mean(&asked.iter().filter_map(|record| record.get::<f64>(key)).collect::<Vec<_>>());
         (!asked.is_empty()).then(|| Self {
+            asked: asked.len(),
+            replies: asked.iter().filter(replied).count(),
             valid: share("gen_valid_json"),
             right: share("gen_accurate"),
             wall_ms: average("gen_wall_time_ms"),

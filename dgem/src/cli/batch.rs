@@ -44,6 +44,9 @@ pub struct BatchArgs {
     pub max_errors: Option<u64>,
     #[command(flatten)]
     pub read: ReadFlags,
+    /// Bring answers to the temperatures of a calibration (dgem calibrate fit), as the last step of each row
+    #[arg(long, value_name = "FILE")]
+    pub calibration: Option<PathBuf>,
     #[command(flatten)]
     pub cascade: CascadeFlags,
 }

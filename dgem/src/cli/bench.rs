@@ -17,7 +17,7 @@ pub struct BenchFlags {
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
     /// Compute the report from the cases of a receipt, without a server
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["workers", "case_timeout", "samples", "layout", "think", "seed", "permute", "api"])]
     pub from_receipt: Option<PathBuf>,
     /// Compare case by case with an older receipt
     #[arg(long, value_name = "FILE")]
@@ -102,9 +102,9 @@ pub struct BenchPermutationArgs {
     /// Only cases of this regime
     #[arg(long, value_name = "NAME", alias = "regime", conflicts_with = "from_receipt")]
     pub category: Option<String>,
-    /// The mirror gate fires from this hesitation on
-    #[arg(long, value_name = "SHARE", default_value = "16%")]
-    pub gate_threshold: String,
+    /// The mirror gate fires from this hesitation on [default: that of the receipt, else 16%]
+    #[arg(long, value_name = "SHARE")]
+    pub gate_threshold: Option<String>,
     #[command(flatten)]
     pub run: BenchFlags,
 }
@@ -112,25 +112,28 @@ pub struct BenchPermutationArgs {
 #[derive(Args, Debug)]
 pub struct BenchIntentsArgs {
     /// Which public set the cases are like
-    #[arg(short, long, value_enum, default_value_t = IntentSet::Banking77)]
+    #[arg(short, long, value_enum, default_value_t = IntentSet::Banking77, conflicts_with = "from_receipt")]
     pub dataset: IntentSet,
     /// Cases: a JSONL file with id, text, expected_intent and options [default: 30 cases that are built in]
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["full", "from_receipt"])]
     pub corpus: Option<PathBuf>,
     /// The whole test set, fetched from its publisher once and kept in the cache of the user
-    #[arg(short = 'F', long)]
+    #[arg(short = 'F', long, conflicts_with = "from_receipt")]
     pub full: bool,
     /// Fetch it from here; the paths are those of GitHub
     #[arg(long, value_name = "URL", requires = "full", default_value = "https://raw.githubusercontent.com")]
     pub mirror: String,
+    /// Refuse a download that has another SHA-256; without it the first one is trusted, and later ones must be the same
+    #[arg(long, value_name = "HEX", requires = "full", value_parser = sha256)]
+    pub sha256: Option<String>,
     /// Ask once more about the most probable intents where the first read is unsure
-    #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", conflicts_with = "from_receipt")]
     pub tie_break: bool,
     /// Entropy in nats from which on the first read is unsure; below 92 % of confidence it always is
-    #[arg(long, value_name = "NATS", default_value_t = 0.08, value_parser = nats)]
+    #[arg(long, value_name = "NATS", default_value_t = 0.08, value_parser = nats, conflicts_with = "from_receipt")]
     pub entropy_threshold: f64,
     /// Intents in a tie-break, out of scope not counted
-    #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u16).range(2..=25))]
+    #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u16).range(2..=25), conflicts_with = "from_receipt")]
     pub tie_break_top: u16,
     /// Only cases of this domain
     #[arg(long, value_name = "NAME", alias = "domain", conflicts_with = "from_receipt")]
@@ -170,6 +173,11 @@ pub struct BenchEcotoneArgs {
     pub category: Option<String>,
     #[command(flatten)]
     pub run: BenchFlags,
+}
+
+fn sha256(text: &str) -> Result<String, String> {
+    let hex = text.len() == 64 && text.chars().all(|c| c.is_ascii_hexdigit());
+    hex.then(|| text.to_owned()).ok_or_else(|| "a SHA-256 has 64 hexadecimal digits".to_owned())
 }
 
 fn nats(text: &str) -> Result<f64, String> {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Subcommand};
 
-use super::CatalogueFlags;
+use super::{CatalogueFlags, ReadFlags};
 
 #[derive(Debug, Subcommand)]
 pub enum CalibrateCommand {
@@ -31,7 +31,7 @@ pub struct LabelledFlags {
     #[arg(short, long, value_name = "FILE")]
     pub input: Option<PathBuf>,
     /// Answers that a benchmark has measured; those to this template count
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["workers", "samples", "layout", "think", "seed", "permute", "api"])]
     pub from_receipt: Option<PathBuf>,
     /// Least answers of a type
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(2..))]
@@ -39,6 +39,8 @@ pub struct LabelledFlags {
     /// Cases at the same time
     #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub workers: u16,
+    #[command(flatten)]
+    pub read: ReadFlags,
 }
 
 #[derive(Args, Debug)]

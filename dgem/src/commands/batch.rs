@@ -21,6 +21,7 @@ use crate::image::Image;
 use crate::output::{counted, width_of};
 use crate::overrides::Overrides;
 use crate::settings::{Settings, shown_url};
+use crate::temper::Calibration;
 use crate::template::Catalogue;
 use crate::variables::Variables;
 
@@ -37,6 +38,11 @@ pub(super) async fn run(
     let timeout = settings.timeout;
     let overrides = Overrides::new(&args.read)?;
     let template = Catalogue::new(&args.catalogue, environment).load(&args.template)?;
+    let calibration = args
+        .calibration
+        .as_ref()
+        .map(|path| Calibration::load_for(path, &template).map(|calibration| (path.clone(), calibration)));
+    let calibration = calibration.transpose()?;
     let variables = Variables::gather(&args.variables)?;
     let images = Image::load_all(&args.images, timeout)?;
     let pictures = !images.is_empty() || template.metadata().image;
@@ -62,6 +68,7 @@ pub(super) async fn run(
     let batch = Run {
         decider: Decider { server, orders: args.read.permute, cascade },
         feeder: Feeder { rows, template, variables, overrides, images, timeout, shard, done: done.keys },
+        calibration,
         sink,
         progress,
         report: done.report,
@@ -156,6 +163,7 @@ fn resume_command(args: &BatchArgs) -> String {
         ("--seed", number(read.seed)),
         ("--permute", number(read.permute.map(|orders| orders as u64))),
         ("--api", read.api.and_then(name)),
+        ("--calibration", args.calibration.as_ref().map(|path| path.to_string_lossy().into_owned())),
         ("--cascade", Some(cascade.cascade).filter(|_| !off).and_then(name)),
         ("--cascade-threshold", cascade.cascade_threshold.clone()),
         ("--cascade-via", cascade.cascade_via.and_then(name)),
@@ -216,7 +224,7 @@ mod tests {
             #[command(flatten)]
             args: BatchArgs,
         }
-        let flags = "-t p -d d.json -v a=b -i rows.txt --input-format csv --shard 0/2 -j 4 --max-errors 9 -I a.png --samples 4 --layout schema_first --think 8 --seed 7 --permute 3 --api chat --cascade entropy --cascade-threshold 16% --cascade-via openai --cascade-url http://a/v1 --cascade-model m --cascade-prior full --cascade-timeout 9 -o o.jsonl --keep-order";
+        let flags = "-t p -d d.json -v a=b -i rows.txt --input-format csv --shard 0/2 -j 4 --max-errors 9 -I a.png --samples 4 --layout schema_first --think 8 --seed 7 --permute 3 --api chat --calibration c.json --cascade entropy --cascade-threshold 16% --cascade-via openai --cascade-url http://a/v1 --cascade-model m --cascade-prior full --cascade-timeout 9 -o o.jsonl --keep-order";
         let line = <Line as clap::Parser>::parse_from(["batch"].into_iter().chain(flags.split(' ')));
         assert_eq!(
             resume_command(&line.args),

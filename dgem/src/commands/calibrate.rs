@@ -1,7 +1,7 @@
 //! `dgem calibrate`: a temperature for each type of question, fitted on labelled answers, and whether it still holds.
 
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use decision::statistics::{FOLDS, Graded, Scores, Temperature, fold, held_out, tempered};
 use indexmap::IndexMap;
@@ -9,11 +9,12 @@ use indexmap::IndexMap;
 use super::{bench, note, warn};
 use crate::bench::labelled::{Labelled, graded_by_type};
 use crate::bench::{Filter, Output, Receipt, number, sha256, timestamp};
-use crate::cli::{CalibrateCommand, ConnectionFlags, FitArgs, LabelledFlags, ReadFlags, VerifyArgs};
+use crate::cli::{CalibrateCommand, ConnectionFlags, FitArgs, LabelledFlags, VerifyArgs};
 use crate::env::Environment;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::foreign::visible;
+use crate::manner::Manner;
 use crate::output::text_table;
 use crate::temper::{Calibration, Fitted, SCHEMA_VERSION};
 use crate::template::{Catalogue, Template};
@@ -33,6 +34,7 @@ pub(super) async fn run(
 struct Answers {
     sha256: String,
     model: String,
+    reading: Manner,
     /// Where they come from.
     from: String,
     /// Type of question → case id and answer; only types with enough of them.
@@ -59,43 +61,12 @@ async fn fit(args: FitArgs, connection: &ConnectionFlags, environment: &Environm
     } else {
         drop(Output::reserve(&path)?);
     }
-    let answers = gather(&args.labelled, &template, connection, environment).await?;
+    let answers = gather(&args.labelled, &template, None, connection, environment).await?;
     let mut temperatures = IndexMap::new();
     let mut rows = Vec::new();
     for (kind, graded) in &answers.by_type {
-        let all: Vec<Graded> = graded.iter().map(|(_, graded)| graded.clone()).collect();
-        // There are at least two.
-        let Some(fit) = Temperature::fit(&all) else { continue };
-        if fit.at_bound {
-            let sure =
-                if fit.value < 1.0 { "all of them are right" } else { "they know nothing of what is right" };
-            warn(&format!("the answers of type {kind} set no temperature ({sure}); the type is left out"));
-            continue;
-        }
-        let folded: Vec<(Graded, usize)> =
-            graded.iter().map(|(id, graded)| (graded.clone(), fold(number(id)))).collect();
-        let held_out = held_out(&folded).and_then(|graded| Scores::of(&graded));
-        rows.push(vec![
-            kind.clone(),
-            fit.before.count.to_string(),
-            format!("{:.3}", fit.value),
-            format!("{:.4}", fit.before.nll),
-            format!("{:.4}", fit.after.nll),
-            held_out.as_ref().map_or("-".to_owned(), |scores| format!("{:.4}", scores.nll)),
-            format!("{:.4}", fit.before.ece),
-            format!("{:.4}", fit.after.ece),
-            held_out.as_ref().map_or("-".to_owned(), |scores| format!("{:.4}", scores.ece)),
-        ]);
-        let fitted = Fitted {
-            temperature: fit.value,
-            answers: fit.before.count,
-            nll_before: fit.before.nll,
-            nll_after: fit.after.nll,
-            ece_before: fit.before.ece,
-            ece_after: fit.after.ece,
-            ece_held_out: held_out.as_ref().map(|scores| scores.ece),
-            nll_held_out: held_out.as_ref().map(|scores| scores.nll),
-        };
+        let Some((fitted, row)) = fit_type(kind, graded) else { continue };
+        rows.push(row);
         temperatures.insert(kind.clone(), fitted);
     }
     if temperatures.is_empty() {
@@ -107,6 +78,7 @@ async fn fit(args: FitArgs, connection: &ConnectionFlags, environment: &Environm
         template: args.labelled.template.display().to_string(),
         template_sha256: answers.sha256,
         model: answers.model,
+        reading: answers.reading,
         fitted_at: timestamp(),
         fitted_on: answers.from,
         temperatures,
@@ -143,15 +115,54 @@ async fn fit(args: FitArgs, connection: &ConnectionFlags, environment: &Environm
     Ok(Exit::Done)
 }
 
+/// The temperature of one type of question, with its row of the table; `None` where the answers set none.
+fn fit_type(kind: &str, graded: &[(String, Graded)]) -> Option<(Fitted, Vec<String>)> {
+    let all: Vec<Graded> = graded.iter().map(|(_, graded)| graded.clone()).collect();
+    // There are at least two.
+    let fit = Temperature::fit(&all)?;
+    if fit.at_bound {
+        let sure =
+            if fit.value < 1.0 { "all of them are right" } else { "they know nothing of what is right" };
+        warn(&format!("the answers of type {kind} set no temperature ({sure}); the type is left out"));
+        return None;
+    }
+    let folded: Vec<(Graded, usize)> =
+        graded.iter().map(|(id, graded)| (graded.clone(), fold(number(id)))).collect();
+    let held_out = held_out(&folded).and_then(|graded| Scores::of(&graded));
+    let row = vec![
+        kind.to_owned(),
+        fit.before.count.to_string(),
+        format!("{:.3}", fit.value),
+        format!("{:.4}", fit.before.nll),
+        format!("{:.4}", fit.after.nll),
+        held_out.as_ref().map_or("-".to_owned(), |scores| format!("{:.4}", scores.nll)),
+        format!("{:.4}", fit.before.ece),
+        format!("{:.4}", fit.after.ece),
+        held_out.as_ref().map_or("-".to_owned(), |scores| format!("{:.4}", scores.ece)),
+    ];
+    let fitted = Fitted {
+        temperature: fit.value,
+        answers: fit.before.count,
+        nll_before: fit.before.nll,
+        nll_after: fit.after.nll,
+        ece_before: fit.before.ece,
+        ece_after: fit.after.ece,
+        ece_held_out: held_out.as_ref().map(|scores| scores.ece),
+        nll_held_out: held_out.as_ref().map(|scores| scores.nll),
+    };
+    Some((fitted, row))
+}
+
 async fn verify(
     args: VerifyArgs,
     connection: &ConnectionFlags,
     environment: &Environment,
 ) -> Result<Exit, Error> {
-    let calibration = Calibration::load(&args.calibration)?;
     let template = load(&args.labelled, environment)?;
-    calibration.fits_template(&args.calibration, &sha256(template.source().as_bytes()))?;
-    let answers = gather(&args.labelled, &template, connection, environment).await?;
+    let calibration = Calibration::load_for(&args.calibration, &template)?;
+    let stored = Some((args.calibration.clone(), calibration.clone()));
+    let answers = gather(&args.labelled, &template, stored, connection, environment).await?;
+    calibration.fits_reading(&args.calibration, &answers.reading)?;
     calibration.fits_model(&args.calibration, Some(&answers.model))?;
     let (mut rows, mut drifted) = (Vec::new(), Vec::new());
     for (kind, fitted) in &calibration.temperatures {
@@ -204,33 +215,40 @@ fn load(flags: &LabelledFlags, environment: &Environment) -> Result<Template, Er
     Catalogue::new(&flags.catalogue, environment).load(&flags.template)
 }
 
+/// `stored`: the calibration that shall hold; where the server is asked, what cannot fit is refused before.
 async fn gather(
     flags: &LabelledFlags,
     template: &Template,
+    stored: Option<(PathBuf, Calibration)>,
     connection: &ConnectionFlags,
     environment: &Environment,
 ) -> Result<Answers, Error> {
     let hash = sha256(template.source().as_bytes());
     let (receipt, from) = match (&flags.from_receipt, &flags.input) {
-        (Some(path), _) => (of_template(Receipt::load(path)?, path, &hash)?, path.display().to_string()),
+        (Some(path), _) => {
+            let receipt = Receipt::load(path)?;
+            if let Some(text) = receipt.unfinished() {
+                warn(&format!("the run of this receipt {text}"));
+            }
+            (of_template(receipt, path, &hash)?, path.clone())
+        }
         (None, input) => {
-            let suite = Labelled { template: flags.template.display().to_string() };
+            let suite = Labelled { template: flags.template.display().to_string(), calibration: stored };
             // Clap makes sure that one of the two is there.
             let input = input.as_deref().unwrap_or(Path::new(""));
             let asked = bench::Asked {
                 dataset: Some(input),
                 filter: Filter::default(),
                 catalogue: &flags.catalogue,
-                read: &ReadFlags::default(),
+                read: &flags.read,
                 workers: flags.workers,
                 case_timeout: "10m",
             };
-            (
-                measured(bench::measure(&suite, &asked, connection, environment).await?)?,
-                input.display().to_string(),
-            )
+            (measured(bench::measure(&suite, &asked, connection, environment).await?)?, input.to_owned())
         }
     };
+    let reading = reading(&receipt, &from, &hash)?;
+    let from = from.display().to_string();
     let Some(model) = receipt.origin.target_model.clone() else {
         let reason = "the model has no name, and a calibration belongs to one".to_owned();
         return Err(Error::NoCalibration { origin: from, reason });
@@ -252,7 +270,7 @@ async fn gather(
         let reason = "no type of question has enough answers".to_owned();
         return Err(Error::NoCalibration { origin: from, reason });
     }
-    Ok(Answers { sha256: hash, model, from, by_type })
+    Ok(Answers { sha256: hash, model, reading, from, by_type })
 }
 
 /// Errors: nothing was measured, or the user ended it.
@@ -260,12 +278,29 @@ fn measured((receipt, first_error): (Receipt, Option<Error>)) -> Result<Receipt,
     let failed = receipt.cases.iter().filter(|case| case.error.is_some()).count();
     match first_error {
         _ if receipt.interrupted => Err(Error::Interrupted),
-        Some(error) if failed == receipt.cases.len() => Err(error),
+        Some(error) if receipt.stopped.is_some() || failed == receipt.cases.len() => Err(error),
         Some(_) => {
             warn(&format!("{failed} of {} rows failed; they are not counted", receipt.cases.len()));
             Ok(receipt)
         }
         None => Ok(receipt),
+    }
+}
+
+/// The one manner in which the answers to the template with this hash were read. Errors: there are several, or the receipt does not say.
+fn reading(receipt: &Receipt, path: &Path, hash: &str) -> Result<Manner, Error> {
+    let origin = &receipt.origin;
+    let names = origin.templates.iter().filter(|(_, other)| *other == hash).map(|(name, _)| name);
+    let manners: Vec<&Manner> = names.filter_map(|name| origin.readings.get(name)).flatten().collect();
+    let refuse = |reason: String| Err(Error::BadReceipt { path: path.to_owned(), reason });
+    match manners[..] {
+        [] => refuse("it does not say how the answers were read: it is of an older version".to_owned()),
+        [first, ref others @ ..] => match others.iter().find_map(|other| first.difference(other)) {
+            Some(difference) => {
+                refuse(format!("its answers were read in more than one manner: {}", visible(&difference)))
+            }
+            None => Ok(first.clone()),
+        },
     }
 }
 

@@ -128,6 +128,24 @@ fn a_row_has_its_own_pictures_behind_those_of_all_rows() {
 }
 
 #[test]
+fn a_right_answer_that_the_reply_does_not_list_counts_as_a_wrong_one() {
+    let answer = json!({"answers": {"q": {"type": "choice", "choice": "o0", "truncated": true, "probabilities": {"o0": 0.7, "o1": 0.2}}}});
+    let server = Server::new(200, completion(&answer.to_string()));
+    let row = json!({"id": "a", "t": "x", "expected_q": "O2"});
+    let output = run("batch", &policy(3), &row, &[], &server.url);
+    assert_eq!(output.status.code(), Some(0), "{}{}", stdout(&output), stderr(&output));
+    let line: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!(
+        line["graded"]["q"],
+        json!({"expected": "o2", "possible": true, "correct": false, "alternatives": 3})
+    );
+    let report = stderr(&output);
+    let counted = report.lines().find(|line| line.starts_with("q ")).unwrap();
+    assert_eq!(counted.split('|').take(3).map(str::trim).collect::<Vec<_>>(), ["q", "1", "0.0%"], "{report}");
+    assert!(!report.contains("does not have"), "{report}");
+}
+
+#[test]
 fn the_flags_of_the_reading_win_over_the_template() {
     let server = Server::answering(answer);
     let arguments = ["--samples", "4", "--seed", "9", "--layout", "document_first"];

@@ -77,6 +77,9 @@ fn server() -> Server {
         if state.contains("fail") {
             return (500, "{}".to_owned());
         }
+        if state.contains("locked") {
+            return (401, "{}".to_owned());
+        }
         (200, completion(&says(&state, &request.schema()).to_string()))
     })
 }
@@ -114,6 +117,7 @@ fn a_receipt_holds_what_was_measured_by_whom_with_what() {
         ("/dataset/rows", json!(3)),
         ("/warm_up/counted", json!(false)),
         ("/interrupted", json!(false)),
+        ("/planned_cases", json!(3)),
         ("/total_cases", json!(3)),
         ("/failed_cases", json!(0)),
         ("/summary/all/right", json!(2)),
@@ -294,6 +298,115 @@ fn case_49_in_words_alone_no_slot_is_said_to_fail() {
 }
 
 #[test]
+fn a_reply_in_words_that_fails_leaves_the_answer_at_the_slots() {
+    let place = place();
+    let server = Server::answering(|request| {
+        if request.head.starts_with("GET") {
+            return (404, String::new());
+        }
+        if request.json()["messages"].as_array().unwrap().len() == 1 {
+            return (400, r#"{"error": {"message": "no prose here"}}"#.to_owned());
+        }
+        (200, completion(&says(&request.state(), &request.schema()).to_string()))
+    });
+    let output = place.run(&server.url, &["bench", "-d", "c.jsonl", "-o", "r.json", "-M", "both"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(stderr(&output).contains("in 3 cases what comes after the answer failed"), "{}", stderr(&output));
+    let receipt = place.receipt("r.json");
+    assert!((receipt["slot_accuracy_pct"].as_f64().unwrap() - 200.0 / 3.0).abs() < 1e-9);
+    assert_eq!((&receipt["failed_cases"], &receipt["summary"]["all"]["right"]), (&json!(0), &json!(2)));
+    assert_eq!((&receipt["gen_failed"], &receipt["gen_syntax_rate_pct"]), (&json!(3.0), &json!(0.0)));
+    let case = &receipt["cases"][0];
+    assert_eq!((&case["accurate"], &case["slot_accurate"]), (&json!(true), &json!(true)));
+    assert!(case.get("error").is_none() && case["wall_time_ms"].is_f64(), "{case}");
+    assert!(case["second_error"].as_str().unwrap().contains("no prose here"), "{case}");
+}
+
+#[test]
+fn a_run_that_stops_early_says_so_in_the_receipt_the_reports_a_replay_and_a_comparison() {
+    let (server, place) = (server(), place());
+    fs::write(place.path("c.jsonl"), cases().replace("support now", "locked")).unwrap();
+    let flags = ["bench", "-d", "c.jsonl", "-o", "r.json", "--html", "r.html"];
+    let output = place.run(&server.url, &flags);
+    // As when the first case is refused: the key is wrong.
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+    let receipt = place.receipt("r.json");
+    assert_eq!((&receipt["planned_cases"], &receipt["total_cases"]), (&json!(3), &json!(2)));
+    assert!(receipt["stopped"].as_str().unwrap().contains("HTTP 401"), "{}", receipt["stopped"]);
+    assert_eq!(receipt["interrupted"], false);
+    let told = "stopped after 2 of 3 cases (";
+    let page = fs::read_to_string(place.path("r.html")).unwrap();
+    for text in [stdout(&output), stderr(&output), page] {
+        assert!(text.contains(told), "{text}");
+    }
+    let again = place.run("http://127.0.0.1:1/v1", &["bench", "--from-receipt", "r.json"]);
+    assert!(stdout(&again).contains(told) && stderr(&again).contains(told), "{}", stderr(&again));
+    let whole = place.run(&server.url, &["bench", "-d", "c.jsonl", "-n", "1", "-o", "whole.json"]);
+    // The one case is right: there was no error to catch.
+    let gate = &place.receipt("whole.json")["summary"]["gates"][0];
+    assert_eq!((&gate["errors_caught"], &gate["accuracy_of_kept"]), (&Value::Null, &Value::Null));
+    assert!(!stdout(&whole).contains("STOPPED") && place.receipt("whole.json").get("stopped").is_none());
+    for (now, old) in [("r.json", "whole.json"), ("whole.json", "r.json")] {
+        let output = place.run(
+            "http://127.0.0.1:1/v1",
+            &["bench", "--from-receipt", now, "--compare", old, "-o", &format!("{now}.compared")],
+        );
+        let name = if old == "r.json" { "older" } else { "newer" };
+        let told = format!("the {name} run {told}");
+        assert!(stdout(&output).contains(&told) && stderr(&output).contains(&told), "{}", stdout(&output));
+        let notes = &place.receipt(&format!("{now}.compared"))["comparison"]["notes"];
+        assert!(notes[0].as_str().unwrap().starts_with(&told), "{notes}");
+    }
+}
+
+#[test]
+fn a_server_that_is_not_there_stops_the_run_and_the_receipt_says_it() {
+    let place = place();
+    let case = |n: usize| {
+        json!({"id": format!("r{n}"), "template": "p.json.tmpl", "variables": {"t": "x"}, "expected": {"team": "billing"}})
+            .to_string()
+    };
+    fs::write(place.path("c.jsonl"), (0..40).map(case).collect::<Vec<_>>().join("\n")).unwrap();
+    let output = place.run("http://127.0.0.1:1/v1", &["bench", "-d", "c.jsonl", "-o", "r.json"]);
+    assert_eq!(output.status.code(), Some(5), "{}", stderr(&output));
+    let receipt = place.receipt("r.json");
+    assert_eq!((&receipt["planned_cases"], &receipt["total_cases"]), (&json!(40), &json!(20)));
+    assert!(receipt["stopped"].as_str().unwrap().contains("cannot reach"), "{}", receipt["stopped"]);
+}
+
+#[test]
+fn a_receipt_of_an_older_version_is_still_read() {
+    let (server, place) = (server(), place());
+    place.run(&server.url, &["bench", "-d", "c.jsonl", "-o", "r.json"]);
+    let mut old = place.receipt("r.json");
+    old.as_object_mut().unwrap().remove("planned_cases");
+    old["interrupted"] = json!(true);
+    fs::write(place.path("old.json"), old.to_string()).unwrap();
+    let output = place.run("http://127.0.0.1:1/v1", &["bench", "--from-receipt", "old.json"]);
+    assert!(stdout(&output).contains("stopped after 3 cases (interrupted)"), "{}", stdout(&output));
+}
+
+/// Every receipt that is part of this project.
+#[test]
+fn the_committed_receipts_are_still_read() {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../benchmarks/runs/demo-model");
+    let place = Place::new(&[]);
+    let mut seen = 0;
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let receipt: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+        let (suite, right) = (receipt["suite"].as_str().unwrap(), &receipt["summary"]["all"]["right"]);
+        let flags = [suite, "--json", "--from-receipt", path.to_str().unwrap()];
+        let output = place.run("http://127.0.0.1:1/v1", &flags);
+        assert_eq!(output.status.code(), Some(0), "{}: {}", path.display(), stderr(&output));
+        let again: Value = serde_json::from_str(&stdout(&output)).unwrap();
+        assert_eq!(&again["summary"]["all"]["right"], right, "{}", path.display());
+        seen += 1;
+    }
+    assert_eq!(seen, 7);
+}
+
+#[test]
 #[cfg(unix)]
 fn an_interrupt_keeps_what_was_measured() {
     let place = place();
@@ -332,13 +445,23 @@ fn an_interrupt_keeps_what_was_measured() {
     let cases = receipt["cases"].as_array().unwrap();
     assert_eq!(receipt["interrupted"], true);
     assert!((1..500).contains(&cases.len()) && cases.iter().all(|case| case["accurate"] == true));
-    assert!(stdout(&output).contains("INTERRUPTED"), "{}", stdout(&output));
+    assert_eq!((&receipt["planned_cases"], &receipt["stopped"]), (&json!(500), &json!("interrupted")));
+    let told = format!("stopped after {} of 500 cases (interrupted)", cases.len());
+    assert!(stdout(&output).contains("STOPPED") && stdout(&output).contains(&told), "{}", stdout(&output));
 }
 
 #[test]
 fn what_chooses_cases_is_refused_where_a_receipt_has_chosen_them() {
     let place = Place::new(&[]);
-    for flag in [["-T", "ambiguous"], ["-n", "3"], ["--offset", "1"], ["-M", "both"], ["-d", "x.jsonl"]] {
+    for flag in [
+        ["-T", "ambiguous"],
+        ["-n", "3"],
+        ["--offset", "1"],
+        ["-M", "both"],
+        ["-d", "x.jsonl"],
+        ["--samples", "4"],
+        ["-w", "2"],
+    ] {
         let flags = ["bench", "--from-receipt", "r.json", flag[0], flag[1]];
         let output = place.run("http://127.0.0.1:1/v1", &flags);
         assert_eq!(output.status.code(), Some(2), "{flag:?}");

@@ -152,7 +152,9 @@ fn model_and_normaliser_are_counted_side_by_side() {
         ("ecotone_live", json!(true)),
         ("dgem_correct", json!(2)),
         ("dgem_accuracy_pct", json!(50.0)),
-        ("ecotone_compared", json!(2)),
+        ("compared_cases", json!(2)),
+        ("dgem_compared_correct", json!(1)),
+        ("dgem_compared_accuracy_pct", json!(50.0)),
         ("ecotone_correct", json!(2)),
         ("cascaded_correct", json!(2)),
         ("ecotone_p50_server_ms", json!(1.5)),
@@ -198,7 +200,7 @@ fn case_54_without_a_normaliser_its_figures_are_not_measured_and_the_model_is_al
         let keys: Vec<&String> =
             receipt.as_object().unwrap().keys().filter(|key| key.starts_with("ecotone_")).collect();
         assert_eq!(keys, ["ecotone_live"]);
-        assert!(receipt.get("cascaded_correct").is_none());
+        assert!(["cascaded_correct", "compared_cases"].iter().all(|key| receipt.get(*key).is_none()));
     }
 }
 

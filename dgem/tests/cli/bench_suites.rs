@@ -6,6 +6,7 @@ use std::fs;
 use crate::bench::Place;
 use crate::support::{Recorded, Server, completion, decision, stderr, stdout};
 use serde_json::{Value, json};
+use sha2::Digest as _;
 
 /// Decides any schema: `weight` of question, answer and state.
 fn deciding(weight: fn(&str, &str, &str) -> f64) -> Server {
@@ -190,6 +191,72 @@ fn a_cascade_sends_only_the_unsure_and_says_what_both_are_worth() {
 }
 
 #[test]
+fn first_answers_come_from_a_receipt_of_the_same_cases_and_templates_and_keep_the_name_of_their_model() {
+    let place = Place::new(&[("c.jsonl", CASES), ("d.jsonl", &format!("{CASES}\n"))]);
+    let (server, second) = (first(), second());
+    let output = place.run(&server.url, &["bench-calibration", "-d", "c.jsonl", "-o", "r.json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let mut receipt = place.receipt("r.json");
+    receipt["target_model"] = json!("model-of-then");
+    fs::write(place.path("then.json"), receipt.to_string()).unwrap();
+    receipt["templates"]["calibration/prompt_injection"] = json!("0".repeat(64));
+    fs::write(place.path("other.json"), receipt.to_string()).unwrap();
+    server.all();
+    let run = |cases: &str, from: &str, file: &str| {
+        let flags = ["bench-calibration", "-d", cases, "--cascade-from", from, "-o", file];
+        let cascade = ["--cascade-url", &second.url, "--cascade-threshold", "0%"];
+        place.run(&server.url, &[&flags[..], &cascade].concat())
+    };
+    for (cases, from, part) in [
+        ("d.jsonl", "then.json", "over those in d.jsonl (sha256"),
+        (
+            "c.jsonl",
+            "other.json",
+            "`calibration/prompt_injection` was another one then (sha256 000000000000…)",
+        ),
+    ] {
+        let output = run(cases, from, "refused.json");
+        assert_eq!((output.status.code(), server.got_nothing(), second.got_nothing()), (Some(2), true, true));
+        assert!(stderr(&output).contains(part) && stderr(&output).contains("hint:"), "{}", stderr(&output));
+        assert!(!place.path("refused.json").exists());
+    }
+    let output = run("c.jsonl", "then.json", "s.json");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let receipt = place.receipt("s.json");
+    assert_eq!(receipt["target_model"], "model-of-then");
+    let pass1 = &receipt["settings"]["pass1"];
+    assert_eq!(
+        (&pass1["receipt"], &pass1["target_model"], &pass1["target_url"]),
+        (&json!("then.json"), &json!("model-of-then"), &place.receipt("r.json")["target_url"])
+    );
+}
+
+#[test]
+fn a_replay_with_another_gate_says_which_and_without_one_keeps_that_of_the_receipt() {
+    let server = deciding(|_, name, _| 1.0 / (1.0 + f64::from(u8::try_from(name.len()).unwrap())));
+    let place = repository();
+    let output =
+        place.run(&server.url, &["bench-permutation", "-o", "r.json", "--gate-threshold", "30%", "-w", "4"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(place.receipt("r.json")["settings"]["gate_threshold"], 0.3);
+    for (flags, gate) in [(&[][..], 0.3), (&["--gate-threshold", "100%"], 1.0)] {
+        let flags = [&["bench-permutation", "--from-receipt", "r.json", "--json"], flags].concat();
+        let output = place.run("http://127.0.0.1:1/v1", &flags);
+        let again: Value = serde_json::from_str(&stdout(&output)).unwrap();
+        assert_eq!(again["settings"]["gate_threshold"], gate);
+    }
+}
+
+#[test]
+fn what_is_measured_is_not_averaged_away() {
+    let (server, place) = (first(), repository());
+    let output = place.run(&server.url, &["bench-permutation", "--permute", "2"]);
+    assert_eq!((output.status.code(), server.got_nothing()), (Some(2), true));
+    assert!(stderr(&output).contains("average over the orders"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("hint:"), "{}", stderr(&output));
+}
+
+#[test]
 fn the_same_model_may_look_again_with_a_thought() {
     let place = Place::new(&[("c.jsonl", CASES)]);
     let server = Server::answering(|request| {
@@ -255,6 +322,57 @@ fn when_the_first_model_fails_the_second_is_asked_and_the_case_still_counts_as_f
         (&case["accurate"], &case["escalation"]["accurate"], &case["http_status"]),
         (&json!(false), &json!(true), &json!(500))
     );
+}
+
+#[test]
+fn a_second_model_that_takes_too_long_leaves_the_first_answer() {
+    let place = Place::new(&[("c.jsonl", CASES)]);
+    let server = first();
+    let second = Server::answering(|request| {
+        if request.head.starts_with("POST") {
+            std::thread::sleep(std::time::Duration::from_secs(60));
+        }
+        (404, String::new())
+    });
+    let flags = ["bench-calibration", "-d", "c.jsonl", "-o", "r.json", "--cascade", "entropy"];
+    let cascade = ["--cascade-url", &second.url, "--cascade-threshold", "50%", "--case-timeout", "3"];
+    let output = place.run(&server.url, &[&flags[..], &cascade].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let receipt = place.receipt("r.json");
+    let case = &receipt["cases"][1];
+    assert_eq!((&case["actual"], &case["accurate"]), (&json!("yes"), &json!(false)));
+    assert!(case.get("error").is_none() && case["wall_time_ms"].is_f64(), "{case}");
+    assert!(case["second_error"].as_str().unwrap().contains("--case-timeout"), "{case}");
+    let cascade = &receipt["cascade"];
+    assert_eq!(
+        (&cascade["escalated_cases"], &cascade["failed_escalations"], &cascade["cascade_correct"]),
+        (&json!(1), &json!(1), &json!(2))
+    );
+}
+
+#[test]
+fn accuracy_chance_and_what_is_above_it_are_over_all_cases() {
+    let place = Place::new(&[("c.jsonl", CASES)]);
+    let server = Server::answering(|request| {
+        if request.head.starts_with("GET") || request.state().contains("unsure") {
+            return (500, String::new());
+        }
+        let says = |_: &str, name: &str| if name == "yes" { 0.9 } else { 0.01 };
+        (200, completion(&decision(&asked(request), says).to_string()))
+    });
+    let output = place.run(&server.url, &["bench-calibration", "-d", "c.jsonl", "-o", "r.json"]);
+    assert_eq!(output.status.code(), Some(6), "{}", stderr(&output));
+    let receipt = place.receipt("r.json");
+    // Two of four within one, one exactly; two booleans and two scales of five, also the one that failed.
+    for (key, value) in
+        [("overall_accuracy_pct", 50.0), ("exact_accuracy_pct", 25.0), ("chance_baseline_pct", 35.0)]
+    {
+        assert!((receipt[key].as_f64().unwrap() - value).abs() < 1e-9, "{key}: {}", receipt[key]);
+    }
+    // A quarter is less than chance. Of the three with an answer a third is right, where chance has 30 %.
+    assert_eq!((&receipt["chance_corrected_acc_pct"], &receipt["scored_answers"]), (&json!(0.0), &json!(3)));
+    let all = &receipt["summary"]["answers"]["all"];
+    assert_eq!((&all["asked"], &all["accuracy"]), (&json!(4), &json!(0.25)));
 }
 
 #[test]
@@ -408,7 +526,7 @@ fn a_tie_break_that_fails_leaves_the_first_answer() {
     let receipt = place.receipt("r.json");
     assert_eq!((&receipt["intent_correct"], &receipt["failed_cases"]), (&json!(1), &json!(0)));
     let case = &receipt["cases"][0];
-    assert!(case["tie_break_error"].as_str().unwrap().contains("not twice"), "{case}");
+    assert!(case["second_error"].as_str().unwrap().contains("not twice"), "{case}");
     assert!(case["template"].as_str().unwrap().contains("clinc150"), "{case}");
     for wrong in [["--entropy-threshold", "nan"], ["--entropy-threshold", "-1"], ["--tie-break-top", "26"]] {
         let output = place.run(&server.url, &["bench-intents", wrong[0], wrong[1]]);
@@ -432,10 +550,14 @@ fn the_built_in_intents_run_and_a_whole_set_is_fetched_once_and_checked() {
     }
     let rows: Vec<String> = (0..3_080).map(|n| format!("text {n},intent_{:02}\n", n % 77)).collect();
     let rows = rows.concat();
-    let publisher = Server::new(200, format!("text,category\n{rows}"));
+    let body = format!("text,category\n{rows}");
+    let sum: String =
+        sha2::Sha256::digest(&body).iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat();
+    let publisher = Server::new(200, body.as_str());
     let base = publisher.url.trim_end_matches("/v1").to_owned();
-    let run = |file: &str, mirror: &str| {
+    let run = |file: &str, mirror: &str, more: &[&str]| {
         let flags = ["bench-intents", "--full", "--mirror", mirror, "-n", "1", "-o", file, "-u", &server.url];
+        let flags = [&flags[..], more].concat();
         crate::support::dgem()
             .current_dir(place.folder.path())
             .env("XDG_CACHE_HOME", place.path("cache"))
@@ -443,21 +565,43 @@ fn the_built_in_intents_run_and_a_whole_set_is_fetched_once_and_checked() {
             .output()
             .unwrap()
     };
-    let output = run("full.json", &base);
+    // The sum that it must have, where it is told: before anything is kept.
+    let wrong = "0".repeat(64);
+    let output = run("pinned.json", &base, &["--sha256", &wrong]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains(&sum) && stderr(&output).contains(&wrong), "{}", stderr(&output));
+    assert!(!place.path("cache").exists() && publisher.all().len() == 1);
+    let output = run("full.json", &base, &["--sha256", &sum.to_uppercase()]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let receipt = place.receipt("full.json");
     assert_eq!((&receipt["candidate_intents"], &receipt["dataset"]["rows"]), (&json!(77), &json!(3_080)));
+    assert_eq!(receipt["settings"]["download"]["sha256"], sum.as_str());
+    let url = receipt["settings"]["download"]["url"].as_str().unwrap();
+    assert!(url.starts_with(&base) && url.ends_with("/test.csv"), "{url}");
     assert!(publisher.request().head.starts_with("GET /PolyAI-LDN/"));
     // From the cache, also when nobody is there; and not when it was changed.
-    assert_eq!(run("cached.json", "http://127.0.0.1:1").status.code(), Some(0));
+    assert_eq!(run("cached.json", "http://127.0.0.1:1", &[]).status.code(), Some(0));
+    assert_eq!(place.receipt("cached.json")["settings"]["download"]["sha256"], sum.as_str());
+    let output = run("pinned.json", "http://127.0.0.1:1", &["--sha256", &wrong]);
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
     let cached = place.path("cache/dgem/intents/banking77_full_test.jsonl");
     let text = fs::read_to_string(&cached).unwrap();
     fs::write(&cached, text.replacen("text 1", "text x", 1)).unwrap();
-    let output = run("changed.json", &base);
+    let output = run("changed.json", &base, &[]);
     assert_eq!(output.status.code(), Some(2));
     assert!(
         stderr(&output).contains("not what was fetched") && stderr(&output).contains("hint:"),
         "{}",
         stderr(&output)
     );
+    // Fetched anew it must be what came the first time.
+    fs::remove_file(&cached).unwrap();
+    let other = Server::new(200, body.replacen("text 1,", "text one,", 1));
+    let output = run("other.json", other.url.trim_end_matches("/v1"), &[]);
+    assert_eq!(output.status.code(), Some(2));
+    let told = stderr(&output);
+    assert!(told.contains("it has changed") && told.contains(&sum), "{told}");
+    assert!(told.matches("SHA-256").count() == 1 && told.contains("download.json"), "{told}");
+    assert!(!cached.exists());
+    assert_eq!(run("again.json", &base, &[]).status.code(), Some(0));
 }

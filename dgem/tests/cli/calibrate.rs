@@ -156,6 +156,77 @@ fn it_is_refused_for_another_template_and_another_model() {
 }
 
 #[test]
+fn it_belongs_to_one_manner_of_reading_and_is_refused_for_another() {
+    let (place, server) = fitted();
+    let file = place.receipt("p.calibration.json");
+    assert_eq!(
+        file["reading"],
+        json!({"samples": "1", "layout": "schema_first", "steps": 1, "think": 0, "permute": 1})
+    );
+    server.all();
+    let verify = ["calibrate", "verify", "p.calibration.json", "-t", "p.json.tmpl", "-i", "rows.jsonl"];
+    for (flags, part) in [
+        (&["--samples", "4"][..], "samples 1, now 4"),
+        (&["--layout", "document_first"], "layout schema_first, now document_first"),
+        (&["--think", "64"], "think 0, now 64"),
+        (&["--permute", "2"], "permute 1, now 2"),
+    ] {
+        for output in [decide(&place, &server.url, flags), place.run(&server.url, &[&verify, flags].concat())]
+        {
+            assert_eq!((output.status.code(), server.got_nothing()), (Some(2), true), "{flags:?}");
+            assert!(
+                stderr(&output).contains(part) && stderr(&output).contains("hint:"),
+                "{}",
+                stderr(&output)
+            );
+        }
+    }
+    // The seed is another draw of the same manner.
+    assert_eq!(decide(&place, &server.url, &["--seed", "7"]).status.code(), Some(0));
+    let fit = ["calibrate", "fit", "-t", "p.json.tmpl", "-i", "rows.jsonl", "--force", "--samples", "4"];
+    assert_eq!(place.run(&server.url, &fit).status.code(), Some(0));
+    assert!(server.all().iter().any(|request| request.text().contains("samples\\\":4")));
+    assert_eq!(decide(&place, &server.url, &["--samples", "4"]).status.code(), Some(0));
+    assert_eq!(decide(&place, &server.url, &[]).status.code(), Some(2));
+}
+
+#[test]
+fn a_batch_applies_it_to_every_row_as_decide_does() {
+    let (place, server) = fitted();
+    fs::write(place.path("two.jsonl"), rows(9).lines().take(2).collect::<Vec<_>>().join("\n")).unwrap();
+    let batch = |url: &str, flags: &[&str]| {
+        let all = ["batch", "-t", "p.json.tmpl", "-i", "two.jsonl", "--calibration", "p.calibration.json"];
+        place.run(url, &[&all, flags].concat())
+    };
+    let document: Value = serde_json::from_str(&stdout(&decide(&place, &server.url, &[]))).unwrap();
+    let output = batch(&server.url, &[]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let lines: Vec<Value> = stdout(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), 2);
+    for line in &lines {
+        assert_eq!(line["answers"], document["answers"]);
+        assert_eq!(line["calibration"], document["calibration"]);
+    }
+    // The report is of what the lines say.
+    assert!(stderr(&output).contains("75.0%"), "{}", stderr(&output));
+
+    server.all();
+    let output = batch(&server.url, &["--samples", "4"]);
+    assert_eq!((output.status.code(), server.got_nothing()), (Some(2), true));
+    assert!(stderr(&output).contains("samples 1, now 4"), "{}", stderr(&output));
+    let other =
+        Server::answering(|_| (200, completion(&answers().to_string()).replace("tiny-model", "big-model")));
+    let output = batch(&other.url, &["-j", "1"]);
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert!(stderr(&output).contains("`tiny-model`, and `big-model` answered"), "{}", stderr(&output));
+    assert_eq!(other.all().iter().filter(|request| request.head.starts_with("POST")).count(), 1);
+    fs::write(place.path("p.json.tmpl"), format!("{POLICY} ")).unwrap();
+    let output = batch(&server.url, &[]);
+    assert_eq!((output.status.code(), server.got_nothing()), (Some(2), true));
+    assert!(stderr(&output).contains("this one is another"), "{}", stderr(&output));
+}
+
+#[test]
 fn verify_tells_drift_by_its_exit_code() {
     let (place, server) = fitted();
     let verify = |rows: &str| {
@@ -194,6 +265,15 @@ fn a_receipt_gives_the_answers_to_its_own_template() {
     let temperature =
         |name: &str| place.receipt(name)["temperatures"]["choice"]["temperature"].as_f64().unwrap();
     assert!((temperature("c.json") - temperature("p.calibration.json")).abs() < 1e-9);
+    // A receipt of an older version does not say how its answers were read.
+    let mut old = place.receipt("r.json");
+    assert_eq!(old["readings"]["p.json.tmpl"].as_array().unwrap().len(), 1);
+    old.as_object_mut().unwrap().remove("readings");
+    fs::write(place.path("old.json"), old.to_string()).unwrap();
+    let output =
+        nowhere(&["calibrate", "fit", "--from-receipt", "old.json", "-o", "d.json", "-t", "p.json.tmpl"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("how the answers were read"), "{}", stderr(&output));
     fs::write(place.path("p.json.tmpl"), format!("{POLICY} ")).unwrap();
     let output =
         nowhere(&["calibrate", "fit", "--from-receipt", "r.json", "-o", "d.json", "-t", "p.json.tmpl"]);

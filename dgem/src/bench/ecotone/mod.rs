@@ -153,7 +153,10 @@ impl Suite for Ecotone {
         let json = json!({
             "ecotone_live": figures.measured > 0,
             "dgem_accuracy_pct": pct(figures.model, records.len()), "dgem_correct": figures.model,
-            "ecotone_accuracy_pct": pct(figures.normaliser, figures.compared), "ecotone_compared": figures.ecotone(figures.compared),
+            "compared_cases": figures.ecotone(figures.compared),
+            "dgem_compared_accuracy_pct": pct(figures.model_compared, figures.compared),
+            "dgem_compared_correct": figures.ecotone(figures.model_compared),
+            "ecotone_accuracy_pct": pct(figures.normaliser, figures.compared),
             "ecotone_correct": figures.ecotone(figures.normaliser),
             "cascaded_accuracy_pct": pct(figures.either, figures.compared), "cascaded_correct": figures.ecotone(figures.either),
             "avg_gpu_denoise_ms": mean(&times(records, |record| record.denoise_ms)),
@@ -184,13 +187,13 @@ impl Suite for Ecotone {
         let share = |right: usize| (!records.is_empty()).then(|| right as f64 / records.len() as f64);
         let rows = vec![
             vec![
-                "dgem".to_owned(),
+                "dgem, all cases".to_owned(),
                 format!("{} ({} of {})", percent(share(figures.model)), figures.model, records.len()),
             ],
-            vec!["dgem, cases that both have".to_owned(), of(figures.model_compared, figures.compared)],
-            vec!["ecotone".to_owned(), of(figures.normaliser, figures.compared)],
+            vec!["dgem, compared cases".to_owned(), of(figures.model_compared, figures.compared)],
+            vec!["ecotone, compared cases".to_owned(), of(figures.normaliser, figures.compared)],
             vec![
-                "at least one of them (nobody knows which)".to_owned(),
+                "at least one of them, compared cases (nobody knows which)".to_owned(),
                 of(figures.either, figures.compared),
             ],
             vec!["ecotone, its own time, p50, ms".to_owned(), digits(percentile(&figures.server_ms, 0.5), 3)],
@@ -206,7 +209,7 @@ impl Suite for Ecotone {
             _ => String::new(),
         };
         let note = format!(
-            "Pronunciations ({UNWRITTEN}) are not counted for a normaliser, which writes them alike; failed calls: {}.{reason}",
+            "Compared are the cases in which both can be right: pronunciations ({UNWRITTEN}) are not counted for a normaliser, which writes them alike; failed calls: {}.{reason}",
             figures.failed
         );
         vec![Section::table("Beside the normaliser", &["WHO", "RIGHT"], rows).with_note(note)]

@@ -155,14 +155,21 @@ fn facts(receipt: &Receipt) -> Vec<(String, String)> {
             None => "none".to_owned(),
         },
     ));
-    let ended = if receipt.interrupted { ", INTERRUPTED: figures are of a part of the cases" } else { "" };
+    let planned = receipt.planned_cases.map(|planned| format!(" of {planned} planned")).unwrap_or_default();
     facts.push((
         "Run".to_owned(),
         format!(
-            "{}, {:.1} s, dgem {} (git {}){ended}",
-            origin.timestamp, receipt.total_elapsed_sec, origin.dgem_version, origin.dgem_git_revision
+            "{}, {} cases{planned}, {:.1} s, dgem {} (git {})",
+            origin.timestamp,
+            receipt.cases.len(),
+            receipt.total_elapsed_sec,
+            origin.dgem_version,
+            origin.dgem_git_revision
         ),
     ));
+    if let Some(stopped) = receipt.unfinished() {
+        facts.push(("STOPPED".to_owned(), format!("{stopped}; every figure is of the measured cases only")));
+    }
     facts
 }
 
@@ -228,6 +235,10 @@ fn findings(summary: &Summary) -> Section {
         vec!["Failed cases".to_owned(), all.failed.to_string()],
         vec!["Retries".to_owned(), summary.retries.to_string()],
     ];
+    if summary.second_errors > 0 {
+        let name = "Cases in which what comes after the answer failed";
+        rows.push(vec![name.to_owned(), summary.second_errors.to_string()]);
+    }
     let time = match &summary.latency {
         Some(l) => format!(
             "mean {:.1}, p50 {:.1}, p90 {:.1}, p95 {:.1}, p99 {:.1}, max {:.1} ms (n = {})",
@@ -262,7 +273,7 @@ fn answers(summary: &Summary) -> Option<Section> {
             answers.asked.to_string(),
             share(answers.right),
             answers.within_one.map_or("-".to_owned(), share),
-            figure(&|s| s.chance_corrected),
+            answers.chance_corrected().map_or("-".to_owned(), |value| format!("{:.3}", value + 0.0)),
             figure(&|s| Some(s.confidence)),
             figure(&|s| Some(s.entropy_nats)),
             figure(&|s| Some(s.hesitation)),
@@ -290,7 +301,7 @@ fn answers(summary: &Summary) -> Option<Section> {
     ];
     (!summary.answers.is_empty()).then(|| {
         Section::table("Single answers", &header, summary.answers.iter().map(row).collect()).with_note(
-            "Brier: 0 is perfect, 2 is certain and wrong. NLL in nats. ECE over 10 bins of equal width, and of equal mass. AUROC: the probability that a wrong answer hesitates more than a right one; - where it cannot be measured.",
+            "Accuracy and what is above chance are over all answers that were asked for, the other figures over those that came. Brier: 0 is perfect, 2 is certain and wrong. NLL in nats. ECE over 10 bins of equal width, and of equal mass. AUROC: the probability that a wrong answer hesitates more than a right one; - where it cannot be measured.",
         )
     })
 }
@@ -326,17 +337,19 @@ fn reliability(summary: &Summary) -> Option<Section> {
 }
 
 fn gates(summary: &Summary) -> Option<Section> {
+    let share = |share: Option<f64>| share.map_or("-".to_owned(), |share| percent(Some(share)));
     let row = |gate: &decision::Gate| {
         vec![
             format!("{:.0}%", 100.0 * gate.hesitation),
             percent(Some(gate.escalated)),
-            if gate.escalated < 1.0 { percent(Some(gate.accuracy_of_kept)) } else { "-".to_owned() },
-            percent(Some(gate.errors_caught)),
+            share(gate.accuracy_of_kept),
+            share(gate.errors_caught),
         ]
     };
     let header = ["HESITATION FROM", "ESCALATED", "ACCURACY OF THE REST", "ERRORS CAUGHT"];
     (!summary.gates.is_empty()).then(|| {
         Section::table("What a gate on hesitation would do", &header, summary.gates.iter().map(row).collect())
+            .with_note("- where nothing is left, or where there are no errors to catch.")
     })
 }
 
@@ -358,8 +371,11 @@ fn compared(comparison: &Comparison) -> Section {
         vec!["Only before, only now".to_owned(), format!("{}, {}", comparison.only_old, comparison.only_new)],
         vec!["McNemar, exact, two-sided p".to_owned(), digits(comparison.p(), 4)],
     ];
-    Section::table("Compared with the older run", &["FIGURE", "VALUE"], rows)
-        .with_note("p is the probability of flips as one-sided as these if both runs were equally good.")
+    let mut notes = vec![
+        "p is the probability of flips as one-sided as these if both runs were equally good.".to_owned(),
+    ];
+    notes.extend(comparison.notes.iter().map(|note| format!("Mind: {note}.")));
+    Section::table("Compared with the older run", &["FIGURE", "VALUE"], rows).with_note(notes.join(" "))
 }
 
 fn charts(records: &[Record], summary: &Summary) -> Vec<Section> {
@@ -371,7 +387,7 @@ fn charts(records: &[Record], summary: &Summary) -> Vec<Section> {
         let hesitation = |right: bool| {
             let judged = records.iter().flat_map(|record| record.answers.values());
             judged
-                .filter_map(super::Judged::graded)
+                .filter_map(crate::grade::Judged::graded)
                 .filter(|graded| graded.correct() == right)
                 .map(|graded| graded.hesitation())
                 .collect()

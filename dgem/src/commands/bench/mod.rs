@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
 
+use indexmap::IndexSet;
 use serde_json::{Value, json};
 
 pub(super) use suites::{bench, calibration, ecotone, intents, permutation};
@@ -13,7 +14,7 @@ pub(super) use suites::{bench, calibration, ecotone, intents, permutation};
 use super::{connect, note, warn};
 use crate::asking;
 use crate::bench::{
-    Comparison, Dataset, Filter, Origin, Output, Ran, Receipt, Report, Run, Server, Suite, Summary,
+    Comparison, Dataset, Filter, Origin, Output, Ran, Receipt, Report, Run, Server, Stop, Suite, Summary,
     Templates, page, text,
 };
 use crate::bench::{DatasetName, RECEIPT_VERSION, timestamp};
@@ -23,6 +24,7 @@ use crate::deciding::Decider;
 use crate::env::Environment;
 use crate::error::Error;
 use crate::exit::Exit;
+use crate::foreign::visible;
 use crate::output::{self, Style};
 use crate::overrides::Overrides;
 use crate::settings::{Settings, parse_duration};
@@ -52,7 +54,7 @@ async fn run<S: Suite>(
     let [receipt_file, page_file] =
         [&flags.output, &flags.html].map(|path| path.as_deref().map(Output::reserve).transpose());
     let (receipt_file, page_file) = (receipt_file?, page_file?);
-    let (mut receipt, first_error) = if let Some(path) = &flags.from_receipt {
+    let (mut receipt, error) = if let Some(path) = &flags.from_receipt {
         (Receipt::load_for(path, S::NAME)?, None)
     } else {
         let asked = Asked {
@@ -65,6 +67,7 @@ async fn run<S: Suite>(
         };
         measure(&suite, &asked, connection, environment).await?
     };
+    receipt.origin.settings.extend(suite.figure_settings());
     if receipt.cases.is_empty() {
         return if receipt.interrupted { Ok(Exit::Interrupted) } else { Err(no_cases(&receipt)) };
     }
@@ -94,10 +97,16 @@ async fn run<S: Suite>(
         writeln!(out, "{}", text(&report, style, width))?;
     }
     out.flush()?;
-    end(&receipt, first_error)
+    if summary.second_errors > 0 {
+        let cases = crate::output::counted(summary.second_errors as u64, "case");
+        warn(&format!(
+            "in {cases} what comes after the answer failed; the answer stands (second_error in the receipt)"
+        ));
+    }
+    end(&receipt, error)
 }
 
-/// Asks the server about every case. The figures are still missing in the receipt.
+/// Asks the server about every case. The figures are still missing in the receipt. The error: why the run stopped, else the first one.
 pub(super) async fn measure<S: Suite>(
     suite: &S,
     asked: &Asked<'_>,
@@ -110,7 +119,8 @@ pub(super) async fn measure<S: Suite>(
     let mut dataset = Dataset::open(asked.dataset, suite.built_in())?;
     let name =
         DatasetName { path: dataset.path.clone(), sha256: dataset.sha256.clone(), rows: dataset.rows.len() };
-    let mut templates = Templates::new(Catalogue::new(asked.catalogue, environment), overrides);
+    let mut templates =
+        Templates::new(Catalogue::new(asked.catalogue, environment), overrides, asked.read.permute);
     let cases = dataset
         .cases(suite, &asked.filter)?
         .into_iter()
@@ -118,48 +128,43 @@ pub(super) async fn measure<S: Suite>(
         .collect::<Result<Vec<_>, Error>>()?;
     templates.impossible().iter().for_each(|fault| warn(fault));
 
+    let mut origin = Origin {
+        schema_version: RECEIPT_VERSION,
+        suite: S::NAME.to_owned(),
+        dgem_version: env!("CARGO_PKG_VERSION").to_owned(),
+        dgem_git_revision: env!("GIT_REVISION").to_owned(),
+        dataset: name,
+        templates: templates.hashes(),
+        readings: templates.readings().clone(),
+        seed: asked.read.seed,
+        workers: usize::from(asked.workers),
+        settings: settings_of(suite, asked.read),
+        ..Origin::default()
+    };
+    suite.fits(&origin)?;
+
     let client = connect::ready(Client::new(settings)?).await?;
-    let (url, server) =
-        (client.settings().endpoint.to_string(), client.health().await.unwrap_or(Value::Null));
+    origin.target_url = client.settings().endpoint.to_string();
+    origin.server = client.health().await.unwrap_or(Value::Null);
     let wanted = client.settings().model.clone();
     let server_asked = Arc::new(asking::Server::new(client, asked.read.api));
     let decider = Server(Decider { server: server_asked, orders: asked.read.permute, cascade: None });
-    let workers = usize::from(asked.workers);
-    let Ran { records, elapsed, warm_up, interrupted, first_error } =
-        Run { suite, decider, cases, workers, deadline }.run().await?;
+    let run = Run { suite, decider, cases, workers: origin.workers, deadline };
+    let Ran { records, planned, elapsed, warm_up, stop, first_error } = run.run().await?;
 
-    let mut more = suite.settings();
-    for (key, value) in [
-        ("samples", json!(asked.read.samples)),
-        ("layout", json!(asked.read.layout)),
-        ("think", json!(asked.read.think)),
-        ("permute", json!(asked.read.permute)),
-        ("api", json!(asked.read.api.map(api_name))),
-    ] {
-        if !value.is_null() {
-            more.insert(key.to_owned(), value);
-        }
+    let models: IndexSet<String> = records.iter().filter_map(|record| record.model.clone()).collect();
+    super::warn_other_model(wanted.as_deref(), models.first().map(String::as_str));
+    if models.len() > 1 {
+        warn(&format!("{} models answered: {}", models.len(), visible(&join(&models))));
+        origin.settings.insert("models".to_owned(), json!(models));
     }
-    let model = records.iter().find_map(|record| record.model.clone());
-    super::warn_other_model(wanted.as_deref(), model.as_deref());
-    let origin = Origin {
-        schema_version: RECEIPT_VERSION,
-        suite: S::NAME.to_owned(),
-        timestamp: timestamp(),
-        dgem_version: env!("CARGO_PKG_VERSION").to_owned(),
-        dgem_git_revision: env!("GIT_REVISION").to_owned(),
-        server,
-        target_url: url,
-        target_model: model.or(wanted),
-        dataset: name,
-        templates: templates.hashes(),
-        seed: asked.read.seed,
-        workers,
-        settings: more,
-        warm_up,
-    };
+    origin.target_model = models.into_iter().next().or(wanted);
+    origin.timestamp = timestamp();
+    origin.warm_up = warm_up;
     let receipt = Receipt {
-        interrupted,
+        interrupted: matches!(stop, Some(Stop::Interrupted)),
+        planned_cases: Some(planned),
+        stopped: stop.as_ref().map(Stop::reason),
         total_cases: records.len(),
         failed_cases: records.iter().filter(|record| record.error.is_some()).count(),
         total_retries: records.iter().map(|record| record.retries).sum(),
@@ -169,7 +174,32 @@ pub(super) async fn measure<S: Suite>(
         cases: records,
         origin,
     };
-    Ok((receipt, first_error))
+    let error = match stop {
+        Some(Stop::Hopeless(error)) => Some(error),
+        _ => first_error,
+    };
+    Ok((receipt, error))
+}
+
+/// The suite's own, and how the answers were read.
+fn settings_of<S: Suite>(suite: &S, read: &ReadFlags) -> serde_json::Map<String, Value> {
+    let mut settings = suite.settings();
+    for (key, value) in [
+        ("samples", json!(read.samples)),
+        ("layout", json!(read.layout)),
+        ("think", json!(read.think)),
+        ("permute", json!(read.permute)),
+        ("api", json!(read.api.map(api_name))),
+    ] {
+        if !value.is_null() {
+            settings.insert(key.to_owned(), value);
+        }
+    }
+    settings
+}
+
+fn join(names: &IndexSet<String>) -> String {
+    names.iter().map(String::as_str).collect::<Vec<_>>().join(", ")
 }
 
 fn api_name(api: Api) -> &'static str {
@@ -182,30 +212,39 @@ fn api_name(api: Api) -> &'static str {
 
 /// Puts the older run beside the newer one, and says where they are not alike.
 fn compare(older: &Receipt, receipt: &mut Receipt) -> Comparison {
+    let mut notes = Vec::new();
     if older.origin.dataset.sha256 != receipt.origin.dataset.sha256 {
-        warn("the receipts are of different datasets; cases with the same id are compared");
+        notes.push("the receipts are of different datasets; cases with the same id are compared".to_owned());
+    }
+    for (name, receipt) in [("older", older), ("newer", &*receipt)] {
+        notes.extend(receipt.unfinished().map(|text| format!("the {name} run {text}")));
     }
     let changed = older
         .origin
         .templates
         .iter()
         .filter(|(name, hash)| receipt.origin.templates.get(*name).is_some_and(|other| other != *hash));
-    for (name, _) in changed {
-        warn(&format!("the template `{}` has changed between the receipts", crate::foreign::visible(name)));
-    }
-    let comparison = Comparison::new(&older.cases, &receipt.cases);
+    let changed =
+        changed.map(|(name, _)| format!("the template `{}` has changed between the receipts", visible(name)));
+    notes.extend(changed);
+    notes.iter().for_each(|text| warn(text));
+    let comparison = Comparison { notes, ..Comparison::new(&older.cases, &receipt.cases) };
     receipt.figures.insert("comparison".to_owned(), comparison.json());
     comparison
 }
 
-fn end(receipt: &Receipt, first_error: Option<Error>) -> Result<Exit, Error> {
+/// `error`: of the run; none where a receipt was looked at again.
+fn end(receipt: &Receipt, error: Option<Error>) -> Result<Exit, Error> {
     let failed = receipt.cases.iter().filter(|record| record.error.is_some()).count();
+    let unfinished = receipt.unfinished();
+    if let Some(text) = &unfinished {
+        note(&format!("the run {text}; the figures are of the cases that were measured"));
+    }
     if receipt.interrupted {
-        note("interrupted: the figures are of the cases that were measured");
         return Ok(Exit::Interrupted);
     }
-    match first_error {
-        Some(error) if failed == receipt.cases.len() => Err(error),
+    match error {
+        Some(error) if unfinished.is_some() || failed == receipt.cases.len() => Err(error),
         _ if failed > 0 => {
             warn(&format!("{failed} of {} cases failed; they count as wrong", receipt.cases.len()));
             Ok(Exit::Partial)

@@ -1,14 +1,13 @@
 //! From the flags of each benchmark to its suite.
 
-use std::collections::HashMap;
 use std::path::Path;
 
 use super::super::warn;
 use super::run;
 use crate::bench::ecotone::{Ecotone, Sidecar};
-use crate::bench::epistemic::{Epistemic, Second};
+use crate::bench::epistemic::{Epistemic, First, Second};
 use crate::bench::intents::Intents;
-use crate::bench::permutation::Permutation;
+use crate::bench::permutation::{DEFAULT_GATE, GATE, Permutation};
 use crate::bench::public_sets;
 use crate::bench::triage::Triage;
 use crate::bench::{Filter, Receipt, Suite};
@@ -54,11 +53,8 @@ pub(in super::super) async fn calibration(
         return Err(Error::BadCascade { reason });
     }
     let first = match args.cascade_from.as_deref() {
-        None | Some("live") => HashMap::new(),
-        Some(path) => {
-            let receipt = Receipt::load_for(Path::new(path), Epistemic::NAME)?;
-            receipt.cases.into_iter().map(|case| (case.id.clone(), case)).collect()
-        }
+        None | Some("live") => None,
+        Some(path) => Some(First::load(Path::new(path))?),
     };
     let filter = Filter { category: args.category, tier: args.tier, ..Filter::default() };
     let suite = Epistemic { second, first };
@@ -88,19 +84,32 @@ pub(in super::super) async fn intents(
     connection: &ConnectionFlags,
     environment: &Environment,
 ) -> Result<Exit, Error> {
+    let (corpus, download) = if args.full {
+        let (corpus, download) =
+            public_sets::full(args.dataset, &args.mirror, args.sha256.as_deref(), environment).await?;
+        (Some(corpus), Some(download))
+    } else {
+        (args.corpus, None)
+    };
     let suite = Intents {
         set: args.dataset,
         tie_break: args.tie_break,
         threshold_nats: args.entropy_threshold,
         finalists: usize::from(args.tie_break_top),
-    };
-    let corpus = if args.full && args.run.from_receipt.is_none() {
-        Some(public_sets::full(args.dataset, &args.mirror, environment).await?)
-    } else {
-        args.corpus
+        download,
     };
     let filter = Filter { category: args.category, ..Filter::default() };
     run(suite, corpus.as_deref(), filter, &args.run, connection, environment).await
+}
+
+/// What was typed, else that of the receipt, else 16 %.
+fn gate(args: &BenchPermutationArgs) -> Result<f64, Error> {
+    if let Some(text) = &args.gate_threshold {
+        return share::parse("--gate-threshold", text);
+    }
+    let receipt = args.run.from_receipt.as_deref().map(|path| Receipt::load_for(path, Permutation::NAME));
+    let measured = receipt.transpose()?.and_then(|receipt| receipt.origin.settings.get(GATE)?.as_f64());
+    Ok(measured.unwrap_or(DEFAULT_GATE))
 }
 
 pub(in super::super) async fn permutation(
@@ -108,7 +117,11 @@ pub(in super::super) async fn permutation(
     connection: &ConnectionFlags,
     environment: &Environment,
 ) -> Result<Exit, Error> {
-    let suite = Permutation { gate: share::parse("--gate-threshold", &args.gate_threshold)? };
+    if args.run.read.permute.is_some() {
+        let reason = "it would average over the orders, and how they differ is what is measured";
+        return Err(Error::FlagWithoutSense { flag: "--permute", command: Permutation::NAME, reason });
+    }
+    let suite = Permutation { gate: gate(&args)? };
     let filter = Filter { category: args.category, ..Filter::default() };
     run(suite, args.dataset.as_deref(), filter, &args.run, connection, environment).await
 }

@@ -55,12 +55,10 @@ pub(super) async fn run(
     let Whole { mut answered, permutation, cascade: telemetry } = decider.decide(&schema, state).await?;
     let api = decider.server.api();
 
-    if let Some((path, calibration)) = &calibration {
-        calibration.fits_model(path, answered.decided.reply.model.as_deref())?;
-    }
     let raw = gates.failures(&answered.verdict, &answered.decided.reply.diagnostics);
-    let applied =
-        calibration.map(|(path, calibration)| calibration.apply(&path, &schema, &mut answered.verdict));
+    let applied = calibration
+        .map(|(path, calibration)| calibration.apply(&path, &schema, &mut answered))
+        .transpose()?;
     let (decided, verdict) = (&answered.decided, &answered.verdict);
     if args.read.api.is_none() && api == Some(Api::Openai) {
         warn(fallback::WARNING);

@@ -6,12 +6,12 @@ use std::time::Duration;
 use decision::{Schema, closest};
 
 use super::super::warn;
-use crate::bench::sha256;
 use crate::capped;
 use crate::cli::{DecideArgs, VariableFlags};
 use crate::env::Environment;
 use crate::error::Error;
 use crate::image::Image;
+use crate::manner::Manner;
 use crate::overrides::Overrides;
 use crate::state::State;
 use crate::temper::Calibration;
@@ -51,21 +51,25 @@ pub(super) fn prepare(
     schema.validate(&client_limits()).map_err(|cause| Error::schema(origin, cause))?;
     check_fields(&args.output.fields, &schema)?;
     let images = Image::load_all(&args.images, timeout)?;
-    let calibration =
-        args.calibration.as_deref().map(|path| calibration(path, origin, args, environment)).transpose()?;
+    let calibration = args
+        .calibration
+        .as_deref()
+        .map(|path| calibration(path, origin, args, &schema, environment))
+        .transpose()?;
     Ok(Prepared { calibration, schema, state: State { text, images } })
 }
 
-/// The calibration, if it was fitted on this very template.
+/// The calibration, if it was fitted on this very template, read in this manner.
 fn calibration(
     path: &Path,
     template: &Path,
     args: &DecideArgs,
+    schema: &Schema,
     environment: &Environment,
 ) -> Result<(PathBuf, Calibration), Error> {
     let template = Catalogue::new(&args.catalogue, environment).load(template)?;
-    let calibration = Calibration::load(path)?;
-    calibration.fits_template(path, &sha256(template.source().as_bytes()))?;
+    let calibration = Calibration::load_for(path, &template)?;
+    calibration.fits_reading(path, &Manner::of(schema, args.read.permute))?;
     Ok((path.to_owned(), calibration))
 }
 

@@ -1,7 +1,9 @@
-//! Whether an answer is the right one.
+//! Whether an answer is the right one: for the benchmarks, and for the rows of a batch that say what is right.
+//!
+//! [`Judged::new`] compares; [`Mark`] is what a line of a batch keeps of it, beside the answer itself.
 
 use decision::statistics::Graded;
-use decision::{Answer, Kind, Question};
+use decision::{Answer, AnswerValue, Kind, Question};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -65,8 +67,47 @@ impl Judged {
     /// The distribution over all allowed answers with the place of the right one. What a reply left out shares what it left.
     /// `None` without an answer, or where nothing can be right.
     pub fn graded(&self) -> Option<Graded> {
-        let answer = self.answer.as_ref().filter(|_| self.possible)?;
-        let mut all: Vec<f64> = answer.probabilities.values().copied().collect();
+        self.mark().graded(self.answer.as_ref()?)
+    }
+
+    pub fn mark(&self) -> Mark {
+        let Self { expected, possible, correct, alternatives, .. } = self;
+        Mark {
+            expected: expected.clone(),
+            possible: *possible,
+            correct: *correct,
+            alternatives: *alternatives,
+        }
+    }
+}
+
+/// A judgement without the answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mark {
+    /// As the question names it, where it has such an answer.
+    pub expected: String,
+    pub possible: bool,
+    pub correct: bool,
+    pub alternatives: usize,
+}
+
+impl Mark {
+    /// For an answer without its question: it may be one of those that are listed.
+    pub fn of_listed(answer: &Answer, expected: &Value) -> Self {
+        let expected = expected_text(expected);
+        let names: Vec<&str> = answer.probabilities.keys().map(String::as_str).collect();
+        let gold = place(matches!(answer.value, AnswerValue::Boolean { .. }), &names, &expected);
+        Self {
+            possible: gold.is_some(),
+            correct: gold.is_some_and(|gold| names[gold] == answer.name()),
+            alternatives: names.len(),
+            expected: gold.map_or(expected, |gold| names[gold].to_owned()),
+        }
+    }
+
+    /// The distribution of the answer over all that are allowed, with the place of the right one; `None` where nothing can be right.
+    pub fn graded(&self, answer: &Answer) -> Option<Graded> {
+        let mut all: Vec<f64> = self.possible.then(|| answer.probabilities.values().copied().collect())?;
         let gold = answer.probabilities.get_index_of(&self.expected).unwrap_or(all.len());
         if let Some(absent) = self.alternatives.checked_sub(all.len()).filter(|absent| *absent > 0) {
             let left = (1.0 - all.iter().sum::<f64>()).max(0.0);
@@ -78,17 +119,20 @@ impl Judged {
 
 /// The place of the expected answer: by its name, whatever the case; of a boolean also true and false; of names that are numbers
 /// also by the number.
-pub(super) fn position(question: &Question, expected: &str) -> Option<usize> {
-    let names = question.answer_names();
+pub(crate) fn position(question: &Question, expected: &str) -> Option<usize> {
+    place(matches!(question.kind, Kind::Boolean { .. }), &question.answer_names(), expected)
+}
+
+fn place(boolean: bool, names: &[&str], expected: &str) -> Option<usize> {
     let wanted = expected.trim();
     if let Some(index) = names.iter().position(|name| *name == wanted) {
         return Some(index);
     }
     let lower = wanted.to_lowercase();
-    let wanted = match (&question.kind, lower.as_str()) {
-        (Kind::Boolean { .. }, "true" | "1") => "yes",
-        (Kind::Boolean { .. }, "false" | "0") => "no",
-        (_, other) => other,
+    let wanted = match lower.as_str() {
+        "true" | "1" if boolean => "yes",
+        "false" | "0" if boolean => "no",
+        other => other,
     };
     let number: Option<f64> = wanted.parse().ok();
     let same = |name: &&str| {
@@ -98,7 +142,7 @@ pub(super) fn position(question: &Question, expected: &str) -> Option<usize> {
 }
 
 /// An expected answer as text: datasets write `true` and `4` as well as `"yes"`.
-pub(super) fn expected_text(value: &Value) -> String {
+pub(crate) fn expected_text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
