@@ -6,7 +6,7 @@ CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
 .PHONY: help build demo test lint clean setup download serve stop status local-up local-status local-down \
-	cloudrun-build cloudrun-stage cloudrun-deploy cloudrun-batch cloudrun-teardown gce-deploy gce-teardown test-scripts
+	cloudrun-pin cloudrun-build cloudrun-stage cloudrun-deploy cloudrun-batch cloudrun-teardown gce-deploy gce-teardown test-scripts
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-17s %s\n", $$1, $$2}'
@@ -62,6 +62,9 @@ local-down: stop ## Stop it
 # In the cloud: docs/deploy.md. DRY_RUN=1 prints the commands and runs none.
 cloudrun-build: ## Build the images with Cloud Build; GPU=l4|rtx
 	@cloudrun/build.sh
+
+cloudrun-pin: ## Write the digests of the base images into the Dockerfiles
+	@cloudrun/pin.sh
 
 cloudrun-stage: ## Put the weights into a bucket
 	@cloudrun/stage.sh

@@ -9,14 +9,15 @@ need_gpu
 need_region
 name_things
 name_revision
+[ -z "${BUILD_MACHINE:-}" ] || formed BUILD_MACHINE "$BUILD_MACHINE" '[a-z][a-z0-9-]{1,40}' 'is no machine of Cloud Build' 'as in BUILD_MACHINE=e2-highcpu-8'
 
 enable_services artifactregistry cloudbuild iam storage
 ensure_account dgem-build 'dgem: builds images, stages weights'
 ensure_bucket "$build_bucket"
 # Cloud Build looks at the bucket of its logs itself, not only at objects in it.
 allow_bucket "$build_bucket" dgem-build roles/storage.admin
-query artifacts repositories describe dgem "--location=$GCP_REGION" '--format=value(name)' >/dev/null ||
-  apply artifacts repositories create dgem --repository-format=docker "--location=$GCP_REGION" --labels=app=dgem
+ensure there artifacts repositories describe dgem "--location=$GCP_REGION" '--format=value(name)' -- \
+  artifacts repositories create dgem --repository-format=docker "--location=$GCP_REGION" --labels=app=dgem
 bind artifacts repositories add-iam-policy-binding dgem "--location=$GCP_REGION" \
   "--member=serviceAccount:$(account dgem-build)" --role=roles/artifactregistry.writer
 

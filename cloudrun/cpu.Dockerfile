@@ -1,6 +1,9 @@
 # Both programs for a plain CPU: stages weights (cloudrun/stage.yaml), decides batches (cloudrun/batch-job.yaml), and serves small
 # checkpoints anywhere. Build it from the root of the repository: docker build -f cloudrun/cpu.Dockerfile .
-FROM rust:1.95.0-slim-bookworm AS chef
+# Base images by their tags, until `make cloudrun-pin` adds the digests.
+ARG RUST_IMAGE=rust:1.95.0-slim-bookworm
+ARG RUN_IMAGE=debian:12-slim
+FROM $RUST_IMAGE AS chef
 RUN cargo install cargo-chef --version 0.1.78 --locked
 WORKDIR /src
 
@@ -26,7 +29,7 @@ COPY benchmarks benchmarks
 ARG GIT_REVISION
 RUN DGEM_GIT_REVISION=$GIT_REVISION cargo build --release --locked --package dgem --package dgemma-server
 
-FROM debian:bookworm-slim
+FROM $RUN_IMAGE
 RUN apt-get update \
   && apt-get install --yes --no-install-recommends ca-certificates \
   && rm -rf /var/lib/apt/lists/* \

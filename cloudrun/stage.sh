@@ -12,8 +12,10 @@ name_revision
 name_weights
 need_tool jq
 need_tool curl
-
+token_secret=${HF_TOKEN_SECRET:-}
+name_secret HF_TOKEN_SECRET "$token_secret"
 hub=${HF_ENDPOINT:-https://huggingface.co}
+formed HF_ENDPOINT "$hub" 'https?://[A-Za-z0-9][A-Za-z0-9.:/_-]*' 'is no address of a hub' 'as in HF_ENDPOINT=https://huggingface.co'
 # A branch is resolved once, here: everything after speaks of one commit.
 commit=${REVISION:-}
 if [ -z "$commit" ]; then
@@ -46,18 +48,15 @@ fi
 
 image_digest "$revision-cpu"
 enable_services cloudbuild iam secretmanager storage
-if [ -n "${HF_TOKEN_SECRET:-}" ]; then
-  query secrets describe "$HF_TOKEN_SECRET" '--format=value(name)' >/dev/null || [ -n "$dry" ] ||
-    fail "there is no secret $HF_TOKEN_SECRET" "make it with: gcloud secrets create $HF_TOKEN_SECRET --data-file=- (the token on standard input)"
-fi
+[ -z "$token_secret" ] || need_secret "$token_secret"
 ensure_bucket "$weights_bucket"
 allow_bucket "$weights_bucket" dgem-build roles/storage.objectAdmin
 secret=
 config=$root/cloudrun/stage.yaml
-if [ -n "${HF_TOKEN_SECRET:-}" ]; then
-  bind secrets add-iam-policy-binding "$HF_TOKEN_SECRET" "--member=serviceAccount:$(account dgem-build)" --role=roles/secretmanager.secretAccessor
+if [ -n "$token_secret" ]; then
+  bind secrets add-iam-policy-binding "$token_secret" "--member=serviceAccount:$(account dgem-build)" --role=roles/secretmanager.secretAccessor
   # The lines for a token are comments in the file: Cloud Build refuses a secret that does not exist.
-  secret=,_SECRET=$HF_TOKEN_SECRET
+  secret=,_SECRET=$token_secret
   config=$scratch/stage.yaml
   sed 's/^# token: //' "$root/cloudrun/stage.yaml" >"$config"
 fi

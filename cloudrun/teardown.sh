@@ -1,97 +1,67 @@
 #!/usr/bin/env bash
-# Takes the service and the batch job down, which ends all costs of computing; with ALL=1 also the images, the weights, the
+# Takes the services and the batch jobs down, which ends all costs of computing; with ALL=1 also the images, the weights, the
 # other buckets and the accounts. Lists what remains, and fails if anything does that should be gone.
-# Called by `make cloudrun-teardown`. Needs GCP_PROJECT and GCP_REGION.
+# Called by `make cloudrun-teardown`. Needs GCP_PROJECT and GCP_REGION; ALL, SERVICE. Read next: scripts/teardown.sh.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/../scripts/cloud.sh"
+. "$root/scripts/teardown.sh"
 need_project
 need_region
 name_things
-service=${SERVICE:-dgemma}
-all=
-! on ALL "${ALL:-}" || all=1
-accounts='dgem-run dgem-build dgem-batch'
-# One thing that cannot be looked at keeps nothing else from being taken down.
-go_on=1
+name_service
+# Without SERVICE, and with ALL=1, every service of dgem in the region.
+only=
+[ -n "$all" ] || only=${SERVICE:+" AND metadata.name=$service"}
 
-# remove WORD… -- WORD…: looks with the first command, deletes with the second what is there. A dry run prints both.
-remove() {
-  local look=()
-  while [ "$1" != -- ]; do
-    look+=("$1")
-    shift
-  done
-  shift
-  local code=0
-  query "${look[@]}" >/dev/null || code=$?
-  if [ "$code" -eq 0 ] || [ -n "$dry" ]; then
-    apply "$@" --quiet || failed=1
-  elif [ "$code" -ne 1 ]; then
-    failed=1
-  fi
-}
-failed=
+# What we made bears our label, but for accounts, which have none. A bucket that only is used here does not, and stays.
+in_region=--region=$GCP_REGION
+here="location=$(tr '[:lower:]' '[:upper:]' <<<"$GCP_REGION")"
+services() { list run services list "$in_region" "--filter=metadata.labels.app=dgem$only" '--format=value(metadata.name)'; }
+jobs_of_batches() { list run jobs list "$in_region" --filter=metadata.labels.app=dgem '--format=value(metadata.name)'; }
+repositories() { list artifacts repositories list "--location=$GCP_REGION" --filter=labels.app=dgem '--format=value(name.basename())'; }
+buckets() { list storage buckets list "--filter=labels.app=dgem AND $here" '--format=value(name)' | sed 's|^|gs://|'; }
+accounts() { list iam service-accounts list '--filter=email~^dgem-(run|build|batch)@' '--format=value(email)'; }
+# Of every region, whose accounts are the same.
+services_anywhere() { list run services list --filter=metadata.labels.app=dgem '--format=value(metadata.name)'; }
+jobs_anywhere() { list run jobs list --filter=metadata.labels.app=dgem '--format=value(metadata.name)'; }
+buckets_anywhere() { list storage buckets list --filter=labels.app=dgem '--format=value(name)'; }
 
 # Where a service of Google's is off nothing can be listed.
 enable_services run artifactregistry iam storage
-in_region=--region=$GCP_REGION
-remove run services describe "$service" "$in_region" -- run services delete "$service" "$in_region"
-remove run jobs describe dgem-batch "$in_region" -- run jobs delete dgem-batch "$in_region"
-# list WHAT WORD…: adds what a command finds to `remains`.
-list() {
-  local found what=$1
-  shift
-  if ! found=$(query "$@"); then
-    if [ -z "$dry" ]; then
-      say "error: could not list: $what"
-      failed=1
-    fi
-  elif [ -n "$found" ]; then
-    while read -r name; do remains+="  $what: $name"$'\n'; done <<<"$found"
-  fi
-}
-# What we made bears our label. A bucket that only is used here does not, and stays.
-here="location=$(tr '[:lower:]' '[:upper:]' <<<"$GCP_REGION")"
-remains=
+gone=(services jobs_of_batches) stays=(repositories buckets accounts)
+remove services run services delete -- "$in_region"
+remove jobs_of_batches run jobs delete -- "$in_region"
 if [ -n "$all" ]; then
-  remove artifacts repositories describe dgem "--location=$GCP_REGION" -- artifacts repositories delete dgem "--location=$GCP_REGION"
-  buckets=$(query storage buckets list "--filter=labels.app=dgem AND $here" '--format=value(name)') || [ -n "$dry" ] || failed=1
-  for bucket in ${dry:+BUCKET} $buckets; do apply storage rm "gs://$bucket" --recursive --quiet || failed=1; done
+  remove repositories artifacts repositories delete -- "--location=$GCP_REGION"
+  remove buckets storage rm -- --recursive
+  gone+=(repositories buckets) stays=()
   for bucket in "$weights_bucket" "$build_bucket" "$batch_bucket"; do
     ! own_bucket "$bucket" || say "note: the bucket $bucket stays, for it was not made by these scripts"
   done
-  # The accounts are those of every region.
-  list service run services list --filter=metadata.labels.app=dgem '--format=value(metadata.name)'
-  list job run jobs list --filter=metadata.labels.app=dgem '--format=value(metadata.name)'
-  list bucket storage buckets list --filter=labels.app=dgem '--format=value(name)'
+  remains=
+  left services_anywhere jobs_anywhere buckets_anywhere
   if [ -n "$remains$failed" ]; then
     say "note: the accounts stay, for something of dgem is left in this or another region"
-    accounts=
+  else
+    remove accounts iam service-accounts delete
+    gone+=(accounts)
   fi
-  for name in $accounts; do
-    remove iam service-accounts describe "$(account "$name")" -- iam service-accounts delete "$(account "$name")"
-  done
 fi
-
-remains=
-list service run services list "$in_region" --filter=metadata.labels.app=dgem '--format=value(metadata.name)'
-list job run jobs list "$in_region" --filter=metadata.labels.app=dgem '--format=value(metadata.name)'
-computing=$remains
-list repository artifacts repositories list "--location=$GCP_REGION" --filter=labels.app=dgem '--format=value(name)'
-list bucket storage buckets list "--filter=labels.app=dgem AND $here" '--format=value(name)'
-[ -z "$accounts" ] || list account iam service-accounts list '--filter=email~^dgem-(run|build|batch)@' '--format=value(email)'
 [ -z "$dry" ] || exit 0
 
-if [ -z "$remains" ] && [ -z "$failed" ]; then
-  say "nothing of dgem remains in $GCP_PROJECT, $GCP_REGION"
-  exit 0
+remains=
+left "${gone[@]}"
+if [ -n "$remains$failed" ]; then
+  show_remains
+  broken "not everything that should be gone is gone" "run this again; the reasons stand above"
 fi
-if [ -n "$remains" ]; then
-  say "what remains:"
-  printf '%s' "$remains" >&2
-fi
-if [ -n "$failed" ] || [ -n "$all" ] || [ -n "$computing" ]; then
-  say "error: not everything that should be gone is gone"
-  exit 1
-fi
-say "no service or job runs; the rest costs storage only. Remove it too with: make cloudrun-teardown ALL=1"
+only=
+if [ -n "${SERVICE:-}" ]; then stays+=(services); fi
+left ${stays[@]+"${stays[@]}"}
+show_remains
+[ -z "$failed" ] || broken "what else there is could not be listed" "the reason stands above"
+case $remains in
+  '') say "nothing of dgem remains in $GCP_PROJECT, $GCP_REGION" ;;
+  *'  services: '*) say "$service is gone. The other services cost as long as their instances run; take them down with: make cloudrun-teardown SERVICE=" ;;
+  *) say "no service or job runs; the rest costs storage only. Remove it too with: make cloudrun-teardown ALL=1" ;;
+esac

@@ -11,6 +11,10 @@ python_environment() {
     echo "$1: python3 with its venv module is needed; install it (on Debian and Ubuntu the package python3-venv)" >&2
     return 1
   fi
+  if [ -z "${XDG_CACHE_HOME:-${HOME:-}}" ]; then
+    echo "$1: neither HOME nor XDG_CACHE_HOME is set, so there is no place for the packages" >&2
+    return 1
+  fi
   environment=${XDG_CACHE_HOME:-$HOME/.cache}/dgem/$1-$sum
   [ ! -e "$environment/complete" ] || return 0
   rm -rf "$environment"

@@ -12,7 +12,7 @@ cd "$root"
 
 # What is committed and what is about to be; no `mapfile`, for the bash of a Mac has none.
 scripts=() yaml=()
-while read -r name; do scripts+=("$name"); done < <(git ls-files -co --exclude-standard '*.sh' .ci/run scripts/tests/stub 'scripts/tests/*.bash')
+while read -r name; do scripts+=("$name"); done < <(git ls-files -co --exclude-standard '*.sh' .ci/run scripts/tests/stub scripts/tests/world 'scripts/tests/*.bash')
 while read -r name; do yaml+=("$name"); done < <(git ls-files -co --exclude-standard '*.yaml' '*.yml')
 shellcheck -x -S style "${scripts[@]}"
 # Every test is a shell of its own, which shellcheck warns of; `common` is loaded in a way that it does not follow.
@@ -22,10 +22,22 @@ hadolint cloudrun/*ockerfile
 yamllint --strict -c .yamllint.yaml "${yaml[@]}"
 echo "shellcheck, shfmt: ${#scripts[@]} scripts; hadolint: 2 Dockerfiles; yamllint: ${#yaml[@]} files"
 
+# The files of tests beside each other, for they wait more than they compute; what each said is shown when it has ended.
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 export EVERY_CALL=$scratch/calls
-bats scripts/tests
+pids=() names=()
+for file in scripts/tests/*.bats; do
+  bats "$file" >"$scratch/${file##*/}" 2>&1 &
+  pids+=($!) names+=("${file##*/}")
+done
+status=0
+for at in "${!pids[@]}"; do
+  wait "${pids[at]}" || status=1
+  echo "${names[at]}:"
+  cat "$scratch/${names[at]}"
+done
+[ "$status" -eq 0 ]
 
 # Every command line that any test has seen, those of docs/deploy.md among them.
 if ! command -v gcloud >/dev/null; then

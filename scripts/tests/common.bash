@@ -16,7 +16,7 @@ given() { grep -ohE '[$][{][A-Z][A-Z0-9_]*:?[-+]' "$@" | tr -d '${:+-' | grep -v
 setup() {
   local name settings
   # Those of the programs, of make, and every one that a script gives a default.
-  settings=$(given "$root"/cloudrun/*.sh "$root"/gce/*.sh "$root"/scripts/{cloud,local}.sh)
+  settings=$(given "$root"/cloudrun/*.sh "$root"/gce/*.sh "$root"/scripts/{cloud,settings,teardown,local}.sh)
   for name in $(compgen -e | grep -E '^(DGEM|GCP_|HF_|MAKE|MFLAGS)') $settings; do
     unset "$name"
   done
@@ -37,6 +37,14 @@ fake() {
   cat >"$BATS_TEST_TMPDIR/bin/$1"
   chmod +x "$BATS_TEST_TMPDIR/bin/$1"
 }
+
+# small_cloud: from here on gcloud is one that has what was made in it (world/gcloud), in a project with nothing.
+small_cloud() {
+  export WORLD=$BATS_TEST_TMPDIR/world PATH=$root/scripts/tests/world:$PATH
+  mkdir "$WORLD"
+}
+# What there is in it, a line each.
+things() { (cd "$WORLD" && find . -type f ! -path './api/*' ! -path './object/*' | LC_ALL=C sort); }
 
 images_are_built() { answer 'artifacts docker images describe *' 0 "$digest\n"; }
 bucket_is_ours() { answer "storage buckets list --filter=name=$1 *" 0 "$1\n"; }

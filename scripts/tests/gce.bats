@@ -11,11 +11,11 @@ cloud() {
   answer '*get-serial-port-output*' 0 'x dgem-startup: driver\r\nx dgem-startup: ready\r\n'
 }
 
-# The machine that was made is there, with its metadata.
+# machine_is_there [STATUS]: the machine that was made is there, with its metadata.
 machine_is_there() {
   local items
   items=$(sed -nE 's/.* --metadata=\^~\^([^ ]*) .*/\1/p' "$CALLS" | tail -n 1 | tr '~' '\n' |
-    jq -Rc '{key: sub("=.*"; ""), value: sub("^[^=]*="; "")}' | jq -sc '{status: "RUNNING", metadata: {items: (. + [{key: "startup-script", value: "x"}])}}')
+    jq -Rc '{key: sub("=.*"; ""), value: sub("^[^=]*="; "")}' | jq -sc --arg status "${1:-RUNNING}" '{status: $status, metadata: {items: (. + [{key: "startup-script", value: "x"}])}}')
   [[ $items == *dgem-image* ]]
   answer 'compute instances describe *--format=json*' 0 "$items"
 }
@@ -63,6 +63,11 @@ machine_is_there() {
   for wide in 0.0.0.0/0 10.0.0.0/8 203.0.113.7 all; do
     SOURCE_RANGE=$wide API_KEY_SECRET=dgem-key refused 2 'no small range' "$root/gce/deploy.sh"
   done
+  for wrong in 300.1.2.3/32 1.2.3/24 ...../99 1.2.3.4/33 '1.2.3.4/32,0.0.0.0/0'; do
+    SOURCE_RANGE=$wrong API_KEY_SECRET=dgem-key refused 2 'no small range' "$root/gce/deploy.sh"
+  done
+  API_KEY_SECRET=dgem-key refused 2 'there is no secret dgem-key' "$root/gce/deploy.sh"
+  answer 'secrets describe *' 0 'dgem-key\n'
   : >"$CALLS"
   API_KEY_SECRET=dgem-key DGEMMA_API_KEYS=key_canary run "$root/gce/deploy.sh"
   [ "$status" -eq 0 ]
@@ -99,7 +104,7 @@ machine_is_there() {
   : >"$CALLS"
   run "$root/gce/deploy.sh"
   [ "$status" -eq 0 ]
-  [[ $output == *'dgem-4 runs already'* && $output == *ready* ]]
+  [[ $output == *'dgem-4 is there already'* && $output == *ready* ]]
   lacks "$CALLS" ' create '
 }
 
@@ -115,15 +120,46 @@ machine_is_there() {
     [ "$status" -eq 2 ] || { echo "$change: $output" && false; }
     [[ $output == *'runs with other settings'*'make gce-teardown'* ]]
   done
+  answer 'secrets describe *' 0 'dgem-key\n'
   SOURCE_RANGE=203.0.113.7/32 API_KEY_SECRET=dgem-key refused 2 'runs with other settings' "$root/gce/deploy.sh"
 }
 
 @test "deploy: a machine that should have an address and has none is a failure" {
   export GCP_ZONE=europe-west4-a
   cloud
+  answer 'secrets describe *' 0 'dgem-key\n'
   SOURCE_RANGE=203.0.113.7/32 API_KEY_SECRET=dgem-key run "$root/gce/deploy.sh"
-  [ "$status" -eq 2 ]
+  [ "$status" -eq 1 ]
   [[ $output == *'dgem-4 has no address'* && $output != *http://:* ]]
+}
+
+@test "deploy: a machine that starts is waited for, one that was taken away is an error at once" {
+  export GCP_ZONE=europe-west4-a
+  cloud
+  "$root/gce/deploy.sh"
+  machine_is_there STAGING
+  "$root/gce/deploy.sh"
+  : >"$ANSWERS"
+  answer '*get-serial-port-output*' 1
+  cloud
+  fake gcloud <<'F'
+#!/bin/bash
+case "$*" in *get-serial-port-output*) echo "ERROR: The resource 'instances/dgem-4' was not found" >&2 && exit 1 ;; esac
+exec "$STUB" "$@"
+F
+  STUB=$root/scripts/tests/stub/gcloud run "$root/gce/deploy.sh"
+  [ "$status" -eq 1 ]
+  [[ $output == *'dgem-4 is no longer there'*hint:* ]]
+}
+
+@test "deploy: every network and range has a rule of its own, which no other machine changes" {
+  export GCP_ZONE=europe-west4-a API_KEY_SECRET=dgem-key
+  cloud
+  answer 'secrets describe *' 0 'dgem-key\n'
+  answer '*natIP*' 0 '198.51.100.4\n'
+  for change in A=1 NETWORK=other SOURCE_RANGE=203.0.113.7/32 SOURCE_RANGE=203.0.113.8/32; do env "$change" "$root/gce/deploy.sh"; done
+  [ "$(grep -oE 'firewall-rules create [^ ]+' "$CALLS" | sort -u | wc -l)" -eq 4 ]
+  lacks "$CALLS" 'firewall-rules update'
 }
 
 @test "deploy: two GPUs share the layers, all of them" {
@@ -159,42 +195,6 @@ machine_is_there() {
   wait "$deploy" || code=$?
   [ "$code" -eq 143 ]
   [ -z "$(ls -A "$TMPDIR")" ]
-}
-
-@test "teardown: machines, disks and rules of dgem go, and nothing else" {
-  # What is there until it is deleted.
-  fake gcloud <<'F'
-#!/bin/bash
-"$STUB" "$@"
-case "$*" in
-  'compute instances list '*) grep -q 'instances delete' "$CALLS" || printf 'dgem-4\teurope-west4-a\ndgem-8\tus-central1-a\n' ;;
-  'compute firewall-rules list '*) grep -q 'firewall-rules delete' "$CALLS" || echo dgem-allow-iap-default ;;
-esac
-F
-  export STUB=$root/scripts/tests/stub/gcloud
-  run "$root/gce/teardown.sh"
-  [ "$status" -eq 0 ]
-  golden gce-teardown
-  [[ $output == *'no machine, disk or rule of dgem remains'* ]]
-}
-
-@test "teardown: what remains is listed and is a failure" {
-  answer 'compute disks list *' 0 'dgem-4\teurope-west4-a\n'
-  run "$root/gce/teardown.sh"
-  [ "$status" -eq 1 ]
-  [[ $output == *'disks: dgem-4'* ]]
-  : >"$ANSWERS"
-  answer 'compute instances list *' 1
-  run "$root/gce/teardown.sh"
-  [ "$status" -eq 1 ]
-  [[ $output == *'could not list: gcloud compute instances list'* ]]
-}
-
-@test "teardown: a dry run deletes nothing" {
-  DRY_RUN=1 ALL=1 run "$root/gce/teardown.sh"
-  [ "$status" -eq 0 ]
-  [ ! -s "$CALLS" ]
-  [[ $output == *'gcloud compute instances delete --delete-disks=all NAME'* ]]
 }
 
 # The machine: metadata, driver, docker and disks that note what they are asked.

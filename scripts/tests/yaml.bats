@@ -44,7 +44,7 @@ sdk_folder() {
 @test "batch-job.yaml, filled in, is a job" {
   images_are_built
   answer 'run services describe *' 0 'https://dgemma-1.run.app\n'
-  touch "$BATS_TEST_TMPDIR/rows.jsonl"
+  echo '{}' >"$BATS_TEST_TMPDIR/rows.jsonl"
   ROWS=$BATS_TEST_TMPDIR/rows.jsonl TASKS=200 PARALLEL=50 JOBS=4 RUN=first "$root/cloudrun/batch.sh"
   agrees job "$KEPT/job.yaml"
 }
