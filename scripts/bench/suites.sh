@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Runs every benchmark of dgem in full against a checkpoint and leaves receipts and pages in a new folder.
-# Usage: scripts/bench/suites.sh FOLDER [CHECKPOINT]   (needs both programs: make build; default checkpoint: the demo model)
+# Runs every benchmark of dgem against a checkpoint and leaves receipts and pages in a new folder; each receipt is looked at again.
+# Usage: scripts/bench/suites.sh FOLDER [CHECKPOINT [CASES]]   (needs both programs: make build; default: all cases on the demo model)
 set -euo pipefail
 . "$(dirname "$0")/../server.sh"
 [ $# -ge 1 ] || {
-  echo "usage: $0 FOLDER [CHECKPOINT]" >&2
+  echo "usage: $0 FOLDER [CHECKPOINT [CASES]]" >&2
   exit 2
 }
 folder=$1
@@ -12,13 +12,20 @@ folder=$1
   echo "$folder exists; receipts are never overwritten" >&2
   exit 2
 }
+limit=${3:-}
 start_server "${2:-$root/fixtures/demo-model}"
+
+# 6: some cases failed, and the receipt says which.
+dgem() {
+  "$root/bin/dgem" "$@" >/dev/null || [ $? = 6 ]
+}
 
 run() { # NAME COMMAND...
   local name=$1
   shift
   echo "dgem $*"
-  "$root/bin/dgem" "$@" -u "$url/v1" -o "$folder/$name.json" --html "$folder/$name.html" >/dev/null || [ $? = 6 ]
+  dgem "$@" ${limit:+-n "$limit"} -u "$url/v1" -o "$folder/$name.json" --html "$folder/$name.html"
+  dgem "$1" --from-receipt "$folder/$name.json"
 }
 
 run bench bench --mode both

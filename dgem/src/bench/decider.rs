@@ -4,11 +4,10 @@ use std::future::Future;
 use std::time::Duration;
 
 use decision::Schema;
-use serde::Deserialize;
 
 use crate::ask::{Prompt, ROUTE, Wanted};
 use crate::asking::Answered;
-use crate::client::excerpt;
+use crate::client::{Completion, excerpt};
 use crate::deciding;
 use crate::error::Error;
 use crate::state::State;
@@ -41,28 +40,6 @@ pub struct Written {
 #[derive(Debug)]
 pub struct Server(pub deciding::Decider);
 
-#[derive(Deserialize)]
-struct Completion {
-    model: Option<String>,
-    choices: Vec<Choice>,
-    usage: Option<Usage>,
-}
-
-#[derive(Deserialize)]
-struct Choice {
-    message: Message,
-}
-
-#[derive(Deserialize)]
-struct Message {
-    content: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Usage {
-    completion_tokens: Option<u64>,
-}
-
 impl Decider for Server {
     /// As `dgem decide` does it: wide choices in brackets, in as many orders as asked for.
     async fn decide<'a>(&self, schema: &'a Schema, state: &State) -> Result<Answered<'a>, Error> {
@@ -74,17 +51,15 @@ impl Decider for Server {
         let prompt = Prompt { system: None, state: State { text: prompt.to_owned(), images: Vec::new() } };
         let wanted = Wanted { max_tokens: Some(max_tokens), ..Wanted::default() };
         let sent = client.post(ROUTE, prompt.body(client.settings().model.as_deref(), wanted)).await?;
-        let completion: Completion =
-            serde_json::from_slice(&sent.body).map_err(|cause| Error::NoCompletion {
-                url: sent.url,
-                reason: cause.to_string(),
-                excerpt: excerpt(&String::from_utf8_lossy(&sent.body)),
-            })?;
-        let text = completion.choices.into_iter().next().and_then(|choice| choice.message.content);
+        let completion = Completion::parse(&sent.body).map_err(|cause| Error::NoCompletion {
+            url: sent.url,
+            reason: cause.to_string(),
+            excerpt: excerpt(&String::from_utf8_lossy(&sent.body)),
+        })?;
         Ok(Written {
-            text: text.unwrap_or_default(),
+            text: completion.text.unwrap_or_default(),
             model: completion.model,
-            tokens: completion.usage.and_then(|usage| usage.completion_tokens),
+            tokens: completion.completion_tokens,
             wall: sent.wall,
             retries: sent.tally.retries,
         })

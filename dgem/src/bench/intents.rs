@@ -15,7 +15,7 @@ use super::public_sets::Download;
 use super::record::Record;
 use super::report::{Section, digits, percent};
 use super::sheet::{Sheet, Templates};
-use super::suite::{Label, Suite};
+use super::suite::{Label, Suite, keys};
 use super::summary::{mean, times};
 use crate::cli::IntentSet;
 use crate::error::Error;
@@ -95,8 +95,7 @@ impl Suite for Intents {
 
     fn label(&self, row: &Row) -> Label {
         let scope = if row.expected_intent == OUT_OF_SCOPE { OUT_TIER } else { "in-scope" };
-        let category = row.expected_domain.clone().unwrap_or_default();
-        Label { id: row.id.clone(), category, tier: scope.to_owned() }
+        Label::new(&row.id, row.expected_domain.as_deref().unwrap_or_default(), scope)
     }
 
     fn plan(&self, row: Row, templates: &mut Templates) -> Result<Plan, Error> {
@@ -140,14 +139,13 @@ impl Suite for Intents {
     }
 
     fn settings(&self) -> Map<String, Value> {
-        let settings = json!({"dataset": self.set.name(), "tie_break_enabled": self.tie_break,
-            "entropy_threshold": self.threshold_nats, "tie_break_finalists": self.finalists, "download": self.download});
-        settings.as_object().cloned().unwrap_or_default()
+        keys(json!({"dataset": self.set.name(), "tie_break_enabled": self.tie_break,
+            "entropy_threshold": self.threshold_nats, "tie_break_finalists": self.finalists, "download": self.download}))
     }
 
     fn figures(&self, records: &[Record]) -> Map<String, Value> {
         let figures = Figures::of(records);
-        let json = json!({
+        keys(json!({
             "tie_breaks_triggered": figures.tie_breaks, "candidate_intents": figures.candidates,
             "pass1_accuracy_pct": figures.pct(figures.first), "pass1_correct": figures.first,
             "intent_accuracy_pct": figures.pct(figures.last), "intent_correct": figures.last,
@@ -159,20 +157,15 @@ impl Suite for Intents {
             "correct_mean_confidence": figures.confidence[1], "correct_mean_entropy_nats": figures.entropy[1],
             "incorrect_mean_confidence": figures.confidence[0], "incorrect_mean_entropy_nats": figures.entropy[0],
             "avg_wall_time_ms": mean(&times(records, |record| record.wall_time_ms)),
-        });
-        json.as_object()
-            .cloned()
-            .unwrap_or_default()
-            .into_iter()
-            .filter(|(_, value)| !value.is_null())
-            .collect()
+        }))
     }
 
     fn case_keys(&self, record: &Record) -> Map<String, Value> {
         let Some(judged) = record.answers.get(INTENT) else { return Map::new() };
-        let json = json!({"expected_intent": judged.expected, "actual_intent": said(record), "pass1_intent": judged.said(),
-            "pass1_accurate": judged.correct, "tie_break_triggered": record.more.contains_key("tie_break")});
-        json.as_object().cloned().unwrap_or_default()
+        keys(
+            json!({"expected_intent": judged.expected, "actual_intent": said(record), "pass1_intent": judged.said(),
+            "pass1_accurate": judged.correct, "tie_break_triggered": record.more.contains_key("tie_break")}),
+        )
     }
 
     fn sections(&self, records: &[Record]) -> Vec<Section> {

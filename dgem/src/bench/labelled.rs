@@ -54,7 +54,7 @@ impl Suite for Labelled {
     }
 
     fn label(&self, row: &Row) -> Label {
-        Label { id: row.id.clone(), ..Label::default() }
+        Label::new(&row.id, "", "")
     }
 
     fn plan(&self, row: Row, templates: &mut Templates) -> Result<Sheet, Error> {

@@ -14,7 +14,7 @@ use super::decider::Decider;
 use super::record::Record;
 use super::report::{Section, digits, percent};
 use super::sheet::{Sheet, Templates};
-use super::suite::{Label, Suite};
+use super::suite::{Label, Suite, keys};
 use super::summary::mean;
 use crate::error::Error;
 use crate::permute::{read, rotate};
@@ -96,7 +96,7 @@ impl Suite for Permutation {
     }
 
     fn label(&self, row: &Row) -> Label {
-        Label { id: row.id.clone(), category: row.regime.clone(), tier: String::new() }
+        Label::new(&row.id, &row.regime, "")
     }
 
     fn plan(&self, row: Row, templates: &mut Templates) -> Result<Plan, Error> {
@@ -156,18 +156,17 @@ impl Suite for Permutation {
     }
 
     fn figure_settings(&self) -> Map<String, Value> {
-        Map::from_iter([(GATE.to_owned(), json!(self.gate))])
+        keys(json!({GATE: self.gate}))
     }
 
     fn figures(&self, records: &[Record]) -> Map<String, Value> {
         let Some(figures) = Figures::of(records, self.gate) else { return Map::new() };
-        let json = json!({
+        keys(json!({
             "orders_asked": figures.orders, "flip_rate": figures.flip_rate, "cases_flipped": figures.flipped,
             "mean_jsd_nats": figures.jsd_nats, "mean_tvd_mirror": figures.tvd_mirror, "single_accuracy": figures.single,
             "ensemble_accuracy": figures.ensemble, "single_brier": figures.brier, "ensemble_brier": figures.ensemble_brier,
             "gate_fired": figures.fired, "gate_recall_on_errors": figures.recall, "gate_false_alarms": figures.false_alarms,
-        });
-        json.as_object().cloned().unwrap_or_default()
+        }))
     }
 
     fn sections(&self, records: &[Record]) -> Vec<Section> {

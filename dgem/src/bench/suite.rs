@@ -22,6 +22,20 @@ pub struct Label {
     pub tier: String,
 }
 
+impl Label {
+    pub fn new(id: &str, category: &str, tier: &str) -> Self {
+        Self { id: id.to_owned(), category: category.to_owned(), tier: tier.to_owned() }
+    }
+}
+
+/// Keys of a receipt from a JSON object: what was not measured is left out.
+pub(super) fn keys(object: Value) -> Map<String, Value> {
+    match object {
+        Value::Object(map) => map.into_iter().filter(|(_, value)| !value.is_null()).collect(),
+        _ => Map::new(),
+    }
+}
+
 /// One benchmark. It holds the flags of its own, and no state of a run: the figures are computed from records, which may come from
 /// a receipt.
 pub trait Suite {

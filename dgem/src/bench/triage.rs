@@ -14,7 +14,7 @@ use super::decider::Decider;
 use super::record::{Record, milliseconds};
 use super::report::{Section, digits, percent};
 use super::sheet::{Sheet, Templates};
-use super::suite::{Label, Suite};
+use super::suite::{Label, Suite, keys};
 use super::summary::{mean, times};
 use crate::cli::BenchMode;
 use crate::error::Error;
@@ -56,7 +56,7 @@ impl Suite for Triage {
     }
 
     fn label(&self, row: &Row) -> Label {
-        Label { id: row.id.clone(), category: row.domain.clone(), tier: row.tier.clone() }
+        Label::new(&row.id, &row.domain, &row.tier)
     }
 
     fn plan(&self, row: Row, templates: &mut Templates) -> Result<Sheet, Error> {
@@ -83,62 +83,50 @@ impl Suite for Triage {
     }
 
     fn settings(&self) -> Map<String, Value> {
-        Map::from_iter([("mode".to_owned(), json!(name(self.mode)))])
+        keys(json!({"mode": name(self.mode)}))
     }
 
     fn figures(&self, records: &[Record]) -> Map<String, Value> {
         let slot = |record: &&Record| !record.answers.is_empty();
         let slots: Vec<Record> = records.iter().filter(slot).cloned().collect();
         let words = Words::of(records);
-        let mut figures = Map::new();
-        let mut put = |key: &str, value: Option<f64>| {
-            if let Some(value) = value {
-                figures.insert(key.to_owned(), json!(value));
-            }
-        };
-        if !slots.is_empty() {
+        let right = slots.iter().filter(|record| record.accurate && record.error.is_none()).count();
+        let extended = slots.iter().filter(|record| record.extended == Some(true)).count();
+        let words_ms = words.as_ref().and_then(|words| words.wall_ms);
+        // Of the cases that have both.
+        let beside = mean(&times(&slots, |record| {
+            slot_wall_ms(record).filter(|_| record.more.contains_key("gen_wall_time_ms"))
+        }));
+        let any = !slots.is_empty();
+        keys(json!({
             // Cases that failed are wrong ones.
-            let right = slots.iter().filter(|record| record.accurate && record.error.is_none()).count();
-            put("slot_accuracy_pct", Some(100.0 * right as f64 / records.len() as f64));
-            put("slot_avg_denoise_ms", mean(&times(&slots, |record| record.denoise_ms)));
-            put("slot_avg_wall_ms", mean(&times(&slots, slot_wall_ms)));
-            let extended = slots.iter().filter(|record| record.extended == Some(true)).count();
-            put("slot_multi_reads_triggered", Some(extended as f64));
-        }
-        if let Some(words) = words {
-            put("gen_avg_wall_ms", words.wall_ms);
-            put("gen_avg_tokens", words.tokens);
-            put("gen_asked", Some(words.asked as f64));
-            put("gen_failed", Some((words.asked - words.replies) as f64));
-            put("gen_syntax_rate_pct", Some(100.0 * words.valid));
-            put("gen_accuracy_pct", Some(100.0 * words.right));
-            // Of the cases that have both.
-            let slot_wall_ms = mean(&times(&slots, |record| {
-                slot_wall_ms(record).filter(|_| record.more.contains_key("gen_wall_time_ms"))
-            }));
-            put("speed_up", words.wall_ms.zip(slot_wall_ms).map(|(words, slot)| words / slot));
-        }
-        figures
+            "slot_accuracy_pct": any.then(|| 100.0 * right as f64 / records.len() as f64),
+            "slot_avg_denoise_ms": mean(&times(&slots, |record| record.denoise_ms)),
+            "slot_avg_wall_ms": mean(&times(&slots, slot_wall_ms)),
+            "slot_multi_reads_triggered": any.then_some(extended),
+            "gen_avg_wall_ms": words_ms,
+            "gen_avg_tokens": words.as_ref().and_then(|words| words.tokens),
+            "gen_asked": words.as_ref().map(|words| words.asked),
+            "gen_failed": words.as_ref().map(|words| words.asked - words.replies),
+            "gen_syntax_rate_pct": words.as_ref().map(|words| 100.0 * words.valid),
+            "gen_accuracy_pct": words.as_ref().map(|words| 100.0 * words.right),
+            "speed_up": words_ms.zip(beside).map(|(words, slot)| words / slot),
+        }))
     }
 
     fn case_keys(&self, record: &Record) -> Map<String, Value> {
-        let mut keys = Map::from_iter([("domain".to_owned(), json!(record.category))]);
-        if !record.answers.is_empty() {
-            let answers: Map<String, Value> =
-                record.answers.iter().map(|(id, judged)| (id.clone(), json!(judged.said()))).collect();
-            let all_correct = record.answers.values().all(|judged| judged.correct);
-            keys.extend([
-                ("slot_accurate".to_owned(), json!(all_correct && record.error.is_none())),
-                ("slot_denoise_ms".to_owned(), json!(record.denoise_ms)),
-                ("slot_prefill_ms".to_owned(), json!(record.prefill_ms)),
-                ("slot_wall_time_ms".to_owned(), json!(slot_wall_ms(record))),
-                ("slot_samples".to_owned(), json!(record.samples)),
-                ("slot_extended".to_owned(), json!(record.extended)),
-                ("slot_retries".to_owned(), json!(record.retries)),
-                ("slot_answers".to_owned(), Value::Object(answers)),
-            ]);
+        if record.answers.is_empty() {
+            return keys(json!({"domain": record.category}));
         }
-        keys
+        let answers: Map<String, Value> =
+            record.answers.iter().map(|(id, judged)| (id.clone(), json!(judged.said()))).collect();
+        let all_correct = record.answers.values().all(|judged| judged.correct);
+        keys(json!({
+            "domain": record.category, "slot_accurate": all_correct && record.error.is_none(),
+            "slot_denoise_ms": record.denoise_ms, "slot_prefill_ms": record.prefill_ms,
+            "slot_wall_time_ms": slot_wall_ms(record), "slot_samples": record.samples,
+            "slot_extended": record.extended, "slot_retries": record.retries, "slot_answers": answers,
+        }))
     }
 
     fn sections(&self, records: &[Record]) -> Vec<Section> {

@@ -1,10 +1,10 @@
 //! The second model behind an OpenAI-compatible server: JSON by a schema.
 
 use decision::Question;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::prompt::reply_schema;
+use crate::client::Completion;
 use crate::state::State;
 
 pub(super) const ROUTE: &str = "/chat/completions";
@@ -22,20 +22,8 @@ pub(super) fn body(model: Option<&str>, text: &str, questions: &[&Question], sta
     body.to_string().into_bytes()
 }
 
-#[derive(Deserialize)]
-struct Completion {
-    model: Option<String>,
-    choices: Vec<Choice>,
-}
-
-#[derive(Deserialize)]
-struct Choice {
-    message: Value,
-}
-
 /// The text that was written, and by which model.
 pub(super) fn written(body: &[u8]) -> Option<(String, Option<String>)> {
-    let completion: Completion = serde_json::from_slice(body).ok()?;
-    let content = completion.choices.first()?.message.get("content")?.as_str()?.to_owned();
-    Some((content, completion.model))
+    let completion = Completion::parse(body).ok()?;
+    Some((completion.text?, completion.model))
 }

@@ -5,6 +5,7 @@
 //! tries, `fault` names what went wrong. Nothing here prints.
 
 mod body;
+mod completion;
 mod events;
 mod fault;
 mod http;
@@ -29,6 +30,7 @@ use crate::template::Request;
 use retry::Failure;
 
 pub(crate) use body::chat_completion as chat_body;
+pub(crate) use completion::Completion;
 pub(crate) use events::Event;
 pub(crate) use fault::{excerpt, root};
 pub(crate) use http::http;

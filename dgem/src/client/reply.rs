@@ -7,6 +7,7 @@ use decision::{Diagnostics, StrictValue};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use super::completion::Completion;
 use super::fault::excerpt;
 use crate::error::Error;
 
@@ -30,28 +31,6 @@ pub struct Reply {
     pub warnings: Vec<String>,
 }
 
-#[derive(Deserialize)]
-struct Completion {
-    model: Option<String>,
-    choices: Vec<Choice>,
-    usage: Option<Usage>,
-}
-
-#[derive(Deserialize)]
-struct Choice {
-    message: Message,
-}
-
-#[derive(Deserialize)]
-struct Message {
-    content: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Usage {
-    prompt_tokens: Option<u64>,
-}
-
 /// Strict: of two answers under one key a plain parser would keep the last.
 #[derive(Deserialize)]
 struct Decision {
@@ -63,15 +42,10 @@ struct Decision {
 impl Reply {
     pub(super) fn parse(body: &[u8], url: &str) -> Result<Self, Error> {
         let refuse = |reason: String, text: &str| no_decision(url, &reason, text);
-        let completion: Completion = serde_json::from_slice(body).map_err(|cause| {
+        let completion = Completion::parse(body).map_err(|cause| {
             refuse(format!("it is no chat completion ({cause})"), &String::from_utf8_lossy(body))
         })?;
-        let content = completion
-            .choices
-            .into_iter()
-            .next()
-            .and_then(|choice| choice.message.content)
-            .unwrap_or_default();
+        let content = completion.text.unwrap_or_default();
         let text = find_object(&content)
             .ok_or_else(|| refuse("its content holds no JSON object with `answers`".to_owned(), &content))?;
         let decision = Decision::deserialize(&mut serde_json::Deserializer::from_str(text))
@@ -79,8 +53,7 @@ impl Reply {
         let Value::Object(answers) = decision.answers.0 else {
             return Err(refuse("`answers` is no object".to_owned(), &content));
         };
-        let tokens = completion.usage.and_then(|usage| usage.prompt_tokens);
-        Ok(Self::new(answers, decision.diagnostics, completion.model, tokens))
+        Ok(Self::new(answers, decision.diagnostics, completion.model, completion.prompt_tokens))
     }
 
     /// From its parts. `answers`: in the form of the chat route.

@@ -220,6 +220,15 @@ fn first_answers_come_from_a_receipt_of_the_same_cases_and_templates_and_keep_th
         assert!(stderr(&output).contains(part) && stderr(&output).contains("hint:"), "{}", stderr(&output));
         assert!(!place.path("refused.json").exists());
     }
+    let other = place.run(
+        &server.url,
+        &["bench-calibration", "-d", "c.jsonl", "--cascade-from", "r.json", "--samples", "4"],
+    );
+    assert!(stderr(&other).contains("there is no second model"), "{}", stderr(&other));
+    let flags = ["bench-calibration", "-d", "c.jsonl", "--cascade-from", "r.json", "--cascade-url"];
+    let other = place.run(&server.url, &[&flags[..], &[&second.url, "--samples", "4"]].concat());
+    assert_eq!((other.status.code(), server.got_nothing()), (Some(2), true));
+    assert!(stderr(&other).contains("samples 1, now 4"), "{}", stderr(&other));
     let output = run("c.jsonl", "then.json", "s.json");
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let receipt = place.receipt("s.json");

@@ -18,7 +18,7 @@ use super::decider::Decider;
 use super::record::Record;
 use super::report::{Section, digits, percent};
 use super::sheet::{Sheet, Templates};
-use super::suite::{Label, Suite};
+use super::suite::{Label, Suite, keys};
 use super::summary::{mean, times};
 use crate::error::Error;
 use crate::foreign::clipped;
@@ -87,7 +87,7 @@ impl Suite for Ecotone {
     }
 
     fn label(&self, row: &Row) -> Label {
-        Label { id: row.id.clone(), category: row.category.clone(), tier: String::new() }
+        Label::new(&row.id, &row.category, "")
     }
 
     fn plan(&self, row: Row, templates: &mut Templates) -> Result<Plan, Error> {
@@ -142,15 +142,13 @@ impl Suite for Ecotone {
     }
 
     fn settings(&self) -> Map<String, Value> {
-        Map::from_iter([
-            ("ecotone_target".to_owned(), json!(self.address)),
-            ("ecotone".to_owned(), json!(self.sidecar.as_ref().err().map_or("measured", String::as_str))),
-        ])
+        let measured = self.sidecar.as_ref().err().map_or("measured", String::as_str);
+        keys(json!({"ecotone_target": self.address, "ecotone": measured}))
     }
 
     fn figures(&self, records: &[Record]) -> Map<String, Value> {
         let figures = Figures::of(records);
-        let json = json!({
+        keys(json!({
             "ecotone_live": figures.measured > 0,
             "dgem_accuracy_pct": pct(figures.model, records.len()), "dgem_correct": figures.model,
             "compared_cases": figures.ecotone(figures.compared),
@@ -163,19 +161,14 @@ impl Suite for Ecotone {
             "avg_wall_time_ms": mean(&times(records, |record| record.wall_time_ms)),
             "ecotone_avg_server_ms": mean(&figures.server_ms), "ecotone_p50_server_ms": percentile(&figures.server_ms, 0.5),
             "ecotone_avg_round_trip_ms": mean(&figures.round_trip_ms), "ecotone_p50_round_trip_ms": percentile(&figures.round_trip_ms, 0.5),
-        });
-        json.as_object()
-            .cloned()
-            .unwrap_or_default()
-            .into_iter()
-            .filter(|(_, value)| !value.is_null())
-            .collect()
+        }))
     }
 
     fn case_keys(&self, record: &Record) -> Map<String, Value> {
         let Some(judged) = record.answers.get(QUESTION) else { return Map::new() };
-        let json = json!({"expected": judged.expected, "dgem_actual": judged.said(), "dgem_accurate": judged.correct});
-        json.as_object().cloned().unwrap_or_default()
+        keys(
+            json!({"expected": judged.expected, "dgem_actual": judged.said(), "dgem_accurate": judged.correct}),
+        )
     }
 
     fn sections(&self, records: &[Record]) -> Vec<Section> {
