@@ -4,18 +4,19 @@
 //! rest shows how much of it is the place: flips, the part of the doubt that comes from the order, and what the mean over the
 //! orders is worth. Every figure is measured; what has no cases to be measured on says so.
 
-use decision::statistics::{Graded, jensen_shannon_nats, total_variation};
+mod orders;
+
 use decision::{Kind, Schema};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use self::orders::{DISAGREEMENT, Figures, Orders, of_case};
 use super::dataset::BuiltIn;
 use super::decider::Decider;
 use super::record::Record;
 use super::report::{Section, digits, percent};
 use super::sheet::{Sheet, Templates};
 use super::suite::{Label, Suite, keys};
-use super::summary::mean;
 use crate::error::Error;
 use crate::permute::{read, rotate};
 use crate::state::State;
@@ -23,9 +24,6 @@ use crate::template::client_limits;
 
 /// The question of every case.
 const ID: &str = "decision";
-/// A gate also fires from this part of the most possible disagreement of two orders.
-const DISAGREEMENT: f64 = 0.06;
-
 /// The gate in the settings of a receipt, and where nobody chose one.
 pub const GATE: &str = "gate_threshold";
 pub const DEFAULT_GATE: f64 = 0.16;
@@ -58,31 +56,6 @@ pub struct Plan {
     mirror: Option<usize>,
 }
 
-/// What the orders said.
-#[derive(Debug, Default, Serialize, Deserialize)]
-struct Orders {
-    orders: usize,
-    /// Answer in each order, the case's own first.
-    answers: Vec<String>,
-    /// Where the answer stood in each order, from 0.
-    places: Vec<usize>,
-    alternatives: usize,
-    /// Share of the other orders with another answer than the first.
-    flip_rate: f64,
-    /// Doubt that comes from the order, in nats.
-    jsd_nats: f64,
-    /// Largest difference of the mirror's distribution to the first.
-    tvd_mirror: Option<f64>,
-    /// The mean over all orders.
-    ensemble_accurate: bool,
-    ensemble_brier: f64,
-    brier: f64,
-    /// First order and mirror disagree, hesitate, or are far apart.
-    disagree: bool,
-    hesitation: f64,
-    jsd_mirror_share: f64,
-}
-
 impl Suite for Permutation {
     type Row = Row;
     type Plan = Plan;
@@ -91,7 +64,7 @@ impl Suite for Permutation {
     fn built_in(&self) -> BuiltIn {
         BuiltIn {
             path: "benchmarks/permutation.jsonl",
-            text: include_str!("../../../benchmarks/permutation.jsonl"),
+            text: include_str!("../../../../benchmarks/permutation.jsonl"),
         }
     }
 
@@ -151,7 +124,7 @@ impl Suite for Permutation {
         }
         *record = Record { retries: record.retries, ..own };
         let gold = judged.and_then(|judged| judged.graded()).map_or(0, |graded| graded.gold());
-        record.set("permutation", orders(&all, plan.mirror.map(|index| index + 1), gold));
+        record.set("permutation", of_case(&all, plan.mirror.map(|index| index + 1), gold));
         Ok(())
     }
 
@@ -228,98 +201,6 @@ fn mirrored(schema: &Schema) -> Schema {
     mirrored
 }
 
-/// `all`: for each order the distribution in the case's own order, the answer and its place; the first is the case's own.
-fn orders(all: &[(Vec<f64>, String, usize)], mirror: Option<usize>, gold: usize) -> Orders {
-    let distributions: Vec<Vec<f64>> = all.iter().map(|(p, ..)| p.clone()).collect();
-    let (first, alternatives) = (&all[0], distributions[0].len());
-    let n = distributions.len() as f64;
-    let average: Vec<f64> =
-        (0..alternatives).map(|index| distributions.iter().map(|p| p[index]).sum::<f64>() / n).collect();
-    let flips = all[1..].iter().filter(|(_, name, _)| *name != first.1).count();
-    let pair = mirror.and_then(|mirror| all.get(mirror));
-    let brier = |p: &[f64]| Graded::new(p.to_vec(), gold).map_or(0.0, |graded| graded.brier());
-    Orders {
-        orders: all.len(),
-        answers: all.iter().map(|(_, name, _)| name.clone()).collect(),
-        places: all.iter().map(|(.., place)| *place).collect(),
-        alternatives,
-        flip_rate: flips as f64 / (all.len() - 1).max(1) as f64,
-        jsd_nats: jensen_shannon_nats(&distributions).unwrap_or(0.0),
-        tvd_mirror: pair.and_then(|pair| total_variation(&first.0, &pair.0)),
-        ensemble_accurate: Graded::new(average.clone(), gold).is_some_and(|graded| graded.correct()),
-        ensemble_brier: brier(&average),
-        brier: brier(&first.0),
-        disagree: pair.is_some_and(|pair| pair.1 != first.1),
-        hesitation: decision::hesitation(&first.0),
-        jsd_mirror_share: pair
-            .and_then(|pair| jensen_shannon_nats(&[first.0.clone(), pair.0.clone()]))
-            .unwrap_or(0.0)
-            / std::f64::consts::LN_2,
-    }
-}
-
-struct Figures {
-    cases: usize,
-    orders: usize,
-    flip_rate: f64,
-    flipped: usize,
-    jsd_nats: f64,
-    tvd_mirror: Option<f64>,
-    single: f64,
-    ensemble: f64,
-    brier: f64,
-    ensemble_brier: f64,
-    fired: usize,
-    /// Share of the wrong first answers at which the gate fires.
-    recall: Option<f64>,
-    /// Share of the right ones.
-    false_alarms: Option<f64>,
-}
-
-impl Figures {
-    /// Over the cases with all their orders; `None` without any.
-    fn of(records: &[Record], gate: f64) -> Option<Self> {
-        let measured: Vec<(bool, Orders)> = records
-            .iter()
-            .filter(|record| record.error.is_none())
-            .filter_map(|record| Some((record.accurate, record.get("permutation")?)))
-            .collect();
-        let average = |of: &dyn Fn(&Orders) -> f64| {
-            mean(&measured.iter().map(|(_, orders)| of(orders)).collect::<Vec<_>>())
-        };
-        let share = |right: bool| {
-            let of: Vec<bool> = measured
-                .iter()
-                .filter(|(accurate, _)| *accurate == right)
-                .map(|(_, orders)| fires(orders, gate))
-                .collect();
-            mean(&of.iter().map(|fires| f64::from(u8::from(*fires))).collect::<Vec<_>>())
-        };
-        let one = |yes: bool| f64::from(u8::from(yes));
-        Some(Self {
-            cases: measured.len(),
-            orders: measured.iter().map(|(_, orders)| orders.orders).sum(),
-            flip_rate: average(&|orders| orders.flip_rate)?,
-            flipped: measured.iter().filter(|(_, orders)| orders.flip_rate > 0.0).count(),
-            jsd_nats: average(&|orders| orders.jsd_nats)?,
-            tvd_mirror: mean(
-                &measured.iter().filter_map(|(_, orders)| orders.tvd_mirror).collect::<Vec<_>>(),
-            ),
-            single: mean(&measured.iter().map(|(accurate, _)| one(*accurate)).collect::<Vec<_>>())?,
-            ensemble: average(&|orders| one(orders.ensemble_accurate))?,
-            brier: average(&|orders| orders.brier)?,
-            ensemble_brier: average(&|orders| orders.ensemble_brier)?,
-            fired: measured.iter().filter(|(_, orders)| fires(orders, gate)).count(),
-            recall: share(false),
-            false_alarms: share(true),
-        })
-    }
-}
-
-fn fires(orders: &Orders, gate: f64) -> bool {
-    orders.disagree || orders.hesitation >= gate || orders.jsd_mirror_share >= DISAGREEMENT
-}
-
 /// How often each place of the list won, over all orders: without a habit, each as often as any other.
 fn places(records: &[Record]) -> Section {
     let mut counts: std::collections::BTreeMap<usize, Vec<usize>> = std::collections::BTreeMap::new();
@@ -353,27 +234,6 @@ fn places(records: &[Record]) -> Section {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn orders_by_hand() {
-        // Own order says a, the rotation b, the mirror a.
-        let all = [
-            (vec![0.8, 0.2, 0.0], "a".to_owned(), 0),
-            (vec![0.2, 0.8, 0.0], "b".to_owned(), 0),
-            (vec![0.8, 0.2, 0.0], "a".to_owned(), 2),
-        ];
-        let found = orders(&all, Some(2), 0);
-        assert_eq!((found.flip_rate, found.tvd_mirror, found.disagree), (0.5, Some(0.0), false));
-        assert_eq!((found.ensemble_accurate, found.jsd_mirror_share), (true, 0.0));
-        // The mean is .6, .4: its entropy less that of .8, .2.
-        let h = |p: f64| -(p * p.ln() + (1.0 - p) * (1.0 - p).ln());
-        assert!((found.jsd_nats - (h(0.6) - h(0.8))).abs() < 1e-12);
-        assert!((found.ensemble_brier - 0.32).abs() < 1e-12 && (found.brier - 0.08).abs() < 1e-12);
-        let apart = orders(&all[..2], Some(1), 0);
-        assert!(apart.disagree && fires(&apart, 1.0));
-        assert!((apart.tvd_mirror.unwrap() - 0.6).abs() < 1e-12);
-        assert!(!fires(&found, 1.0) && fires(&found, 0.16));
-    }
 
     #[test]
     fn without_cases_there_is_no_figure() {

@@ -4,11 +4,15 @@
 //! figures are those of the first read, so that both can be told apart. Choices that are wider than the server's labels go in
 //! brackets, as everywhere.
 
-use decision::statistics::Confusion;
-use decision::{Answer, Question};
-use serde::{Deserialize, Serialize};
+mod figures;
+mod tie_break;
+
+use decision::Answer;
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use self::figures::Figures;
+use self::tie_break::Second;
 use super::dataset::BuiltIn;
 use super::decider::Decider;
 use super::public_sets::Download;
@@ -19,11 +23,8 @@ use super::suite::{Label, Suite, keys};
 use super::summary::{mean, times};
 use crate::cli::IntentSet;
 use crate::error::Error;
-use crate::grade::Judged;
 use crate::overrides::Overrides;
-use crate::state::State;
 use crate::template::Template;
-use crate::variables::Variables;
 
 const INTENT: &str = "intent";
 const DOMAIN: &str = "domain";
@@ -66,15 +67,6 @@ pub struct Plan {
     second: Option<(Template, Overrides)>,
 }
 
-/// What the tie-break did; kept in the record.
-#[derive(Debug, Serialize, Deserialize)]
-struct Second {
-    finalists: Vec<String>,
-    answer: String,
-    confidence: f64,
-    accurate: bool,
-}
-
 impl Suite for Intents {
     type Row = Row;
     type Plan = Plan;
@@ -84,11 +76,11 @@ impl Suite for Intents {
         match self.set {
             IntentSet::Banking77 => BuiltIn {
                 path: "benchmarks/intents/banking77_eval.jsonl",
-                text: include_str!("../../../benchmarks/intents/banking77_eval.jsonl"),
+                text: include_str!("../../../../benchmarks/intents/banking77_eval.jsonl"),
             },
             IntentSet::Clinc150 => BuiltIn {
                 path: "benchmarks/intents/clinc150_eval.jsonl",
-                text: include_str!("../../../benchmarks/intents/clinc150_eval.jsonl"),
+                text: include_str!("../../../../benchmarks/intents/clinc150_eval.jsonl"),
             },
         }
     }
@@ -205,178 +197,15 @@ impl Suite for Intents {
     }
 }
 
-impl Intents {
-    /// Asks about the most probable intents of the first read. Without a usable answer the first stands.
-    async fn look_again<D: Decider>(
-        &self,
-        plan: &Plan,
-        (template, overrides): &(Template, Overrides),
-        judged: &Judged,
-        first: &Answer,
-        decider: &D,
-        record: &mut Record,
-    ) -> Result<Option<Second>, Error> {
-        let finalists = finalists(first, self.finalists);
-        let variables = Map::from_iter([
-            ("text".to_owned(), json!(plan.text)),
-            ("options".to_owned(), described(&plan.sheet, &finalists)),
-            ("first_guess".to_owned(), json!(first.name())),
-        ]);
-        let request = template.request_with_state(&Variables::from_map(variables))?;
-        let mut schema = request.schema;
-        overrides.apply(&mut schema);
-        let answered = decider.decide(&schema, &State { text: request.state, images: Vec::new() }).await?;
-        record.took(&answered.decided);
-        let answer = answered.verdict.rows.iter().find_map(|row| row.answer());
-        Ok(answer.map(|answer| Second {
-            accurate: judged.possible && answer.name() == judged.expected,
-            answer: answer.name().to_owned(),
-            confidence: answer.confidence,
-            finalists,
-        }))
-    }
-}
-
-/// The most probable answers, at least two, in the order of the question; and "out of scope", which is always worth a look.
-fn finalists(first: &Answer, most: usize) -> Vec<String> {
-    let mut places: Vec<usize> = (0..first.probabilities.len()).collect();
-    // A stable sort: of equals the earlier ones stay.
-    places.sort_by(|left, right| first.probabilities[*right].total_cmp(&first.probabilities[*left]));
-    places.truncate(most.max(2));
-    places.extend(first.probabilities.get_index_of(OUT_OF_SCOPE));
-    places.sort_unstable();
-    places.dedup();
-    places
-        .into_iter()
-        .filter_map(|place| first.probabilities.get_index(place))
-        .map(|(name, _)| name.clone())
-        .collect()
-}
-
-/// The options of the first question with these names, as a template takes them.
-fn described(sheet: &Sheet, names: &[String]) -> Value {
-    let intent = |question: &&Question| question.id == INTENT;
-    let Some(question) = sheet.schema.questions.iter().find(intent) else { return json!(names) };
-    let decision::Kind::Choice { options } = &question.kind else { return json!(names) };
-    let of = |name: &String| {
-        let description = options.iter().find(|option| option.name == *name)?.description.as_ref();
-        Some(match description {
-            Some(description) => json!({"name": name, "description": description}),
-            None => json!({"name": name}),
-        })
-    };
-    names.iter().filter_map(of).collect()
-}
-
 /// The intent that counts.
 fn said(record: &Record) -> Option<String> {
     let second = record.get::<Second>("tie_break").map(|second| second.answer);
     second.or_else(|| Some(record.answers.get(INTENT)?.answer.as_ref()?.name().to_owned()))
 }
 
-struct Figures {
-    /// Cases in all, also those that failed.
-    cases: usize,
-    candidates: usize,
-    first: usize,
-    last: usize,
-    tie_breaks: usize,
-    mended: usize,
-    spoilt: usize,
-    /// Right and asked; `None` where no domain was asked for.
-    domains: Option<(usize, usize)>,
-    in_domain: (usize, usize),
-    oos: Confusion,
-    /// Of first reads that are wrong, right, and all.
-    confidence: [Option<f64>; 3],
-    entropy: [Option<f64>; 3],
-}
-
-impl Figures {
-    fn of(records: &[Record]) -> Self {
-        let mut figures = Self {
-            cases: records.len(),
-            candidates: 0,
-            first: 0,
-            last: 0,
-            tie_breaks: 0,
-            mended: 0,
-            spoilt: 0,
-            domains: None,
-            in_domain: (0, 0),
-            oos: Confusion::default(),
-            confidence: [None; 3],
-            entropy: [None; 3],
-        };
-        let mut reads: Vec<(bool, &Answer)> = Vec::new();
-        for record in records {
-            let asked = record.answers.get(INTENT);
-            let judged = asked.filter(|_| record.error.is_none());
-            figures.candidates = figures.candidates.max(asked.map_or(0, |judged| judged.alternatives));
-            if let Some(domain) = record.answers.get(DOMAIN) {
-                let (right, all) = figures.domains.get_or_insert((0, 0));
-                *right += usize::from(domain.correct);
-                *all += 1;
-            }
-            let out = record.tier == OUT_TIER;
-            let says_out = judged.and_then(|_| said(record)).is_some_and(|said| said == OUT_OF_SCOPE);
-            figures.oos.add(out, says_out);
-            if !out {
-                figures.in_domain.0 += usize::from(judged.is_some() && record.accurate);
-                figures.in_domain.1 += 1;
-            }
-            // A case that failed is wrong, and has nothing else to count.
-            let Some(judged) = judged else { continue };
-            figures.first += usize::from(judged.correct);
-            figures.last += usize::from(record.accurate);
-            figures.tie_breaks += usize::from(record.more.contains_key("tie_break"));
-            figures.mended += usize::from(record.accurate && !judged.correct);
-            figures.spoilt += usize::from(!record.accurate && judged.correct);
-            reads.extend(judged.answer.as_ref().map(|answer| (judged.correct, answer)));
-        }
-        let average = |keep: &dyn Fn(bool) -> bool, of: &dyn Fn(&Answer) -> f64| {
-            mean(
-                &reads
-                    .iter()
-                    .filter(|(right, _)| keep(*right))
-                    .map(|(_, answer)| of(answer))
-                    .collect::<Vec<_>>(),
-            )
-        };
-        let three = |of: &dyn Fn(&Answer) -> f64| {
-            [average(&|right| !right, of), average(&|right| right, of), average(&|_| true, of)]
-        };
-        figures.confidence = three(&|answer| answer.confidence);
-        figures.entropy = three(&|answer| answer.entropy_nats);
-        figures
-    }
-
-    fn pct(&self, count: usize) -> Option<f64> {
-        (self.cases > 0).then(|| 100.0 * count as f64 / self.cases as f64)
-    }
-
-    fn domain_share(&self) -> Option<f64> {
-        let (right, all) = self.domains?;
-        (all > 0).then(|| right as f64 / all as f64)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn finalists_are_the_most_probable_in_the_order_of_the_question() {
-        let answer: Answer = serde_json::from_str(
-            r#"{"type": "choice", "probabilities": {"a": 0.1, "b": 0.4, "c": 0.1, "d": 0.35, "oos": 0.05}}"#,
-        )
-        .unwrap();
-        assert_eq!(finalists(&answer, 2), ["b", "d", "oos"]);
-        assert_eq!(finalists(&answer, 0), ["b", "d", "oos"]);
-        // Of a and c, which are equal, the earlier one.
-        assert_eq!(finalists(&answer, 3), ["a", "b", "d", "oos"]);
-        assert_eq!(finalists(&answer, 99).len(), 5);
-    }
 
     #[test]
     fn without_cases_nothing_is_claimed() {
