@@ -257,6 +257,29 @@ fn a_replay_with_another_gate_says_which_and_without_one_keeps_that_of_the_recei
 }
 
 #[test]
+fn an_order_that_fails_leaves_the_answer_in_the_own_order_and_is_no_measured_case() {
+    let server = Server::answering(|request| {
+        if request.head.starts_with("GET") {
+            return (404, String::new());
+        }
+        let schema = request.schema();
+        if schema["questions"][0]["options"][0]["name"] != "a" {
+            return (400, r#"{"error": {"message": "not in this order"}}"#.to_owned());
+        }
+        (200, completion(&decision(&schema, |_, name| if name == "b" { 0.9 } else { 0.1 }).to_string()))
+    });
+    let case = r#"{"id": "x", "regime": "r", "state": "s", "options": [{"name": "a"}, {"name": "b"}], "expected": "b"}"#;
+    let place = Place::new(&[("c.jsonl", case)]);
+    let output = place.run(&server.url, &["bench-permutation", "-d", "c.jsonl", "-o", "r.json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(stderr(&output).contains("in 1 case what comes after"), "{}", stderr(&output));
+    let receipt = place.receipt("r.json");
+    assert_eq!(receipt["summary"]["all"]["right"], 1);
+    assert!(receipt["cases"][0]["second_error"].as_str().unwrap().contains("not in this order"));
+    assert!(receipt.get("flip_rate").is_none() && receipt["cases"][0].get("permutation").is_none());
+}
+
+#[test]
 fn what_is_measured_is_not_averaged_away() {
     let (server, place) = (first(), repository());
     let output = place.run(&server.url, &["bench-permutation", "--permute", "2"]);

@@ -104,6 +104,7 @@ impl Suite for Permutation {
         let question = &sheet.schema.questions[0];
         let answered = sheet.ask(decider, record).await?;
         record.accurate = record.all_correct(sheet);
+        record.settled = true;
         // The clock of the case is that of its own order; the others are asked for the comparison.
         let (own, judged) = (record.clone(), record.answers.get(ID).cloned());
         let usable = |answered: &crate::asking::Answered<'_>| {
