@@ -13,7 +13,7 @@ use rayon::prelude::*;
 use super::fresh::Fresh;
 use super::kernels::Product;
 use super::rows::{exp, wide};
-use super::{Isa, Shared, isa};
+use super::{Isa, NO_KERNELS, Shared, isa};
 
 /// Query rows of one job; the keys they see.
 #[derive(Debug)]
@@ -41,6 +41,7 @@ const LANES: usize = 16;
 
 /// `[rows of all jobs, heads · head_dim]`. `heads`: query and key heads.
 pub(crate) fn attend(jobs: &[AttentionJob<'_>], heads: (usize, usize), head_dim: usize) -> Vec<f32> {
+    assert!(isa() != Isa::Portable, "{NO_KERNELS}");
     let width = heads.0 * head_dim;
     let total: usize = jobs.iter().map(|job| job.q.len()).sum();
     let mut out = Fresh::new(total);
@@ -256,11 +257,13 @@ fn multiply(
     assert!(a.len() >= (rows - 1) * a_stride + depth && b.len() >= (depth - 1) * b_stride + columns);
     let product = Product { rows, depth, columns, strides: [a_stride, b_stride, c_stride], accumulate };
     let (a, b) = (a.as_ptr(), b.as_ptr());
-    // SAFETY: the slices hold the blocks (checked above), `c` is the caller's, and `isa` has found the instructions.
+    // SAFETY: the slices hold the blocks (checked above), `c` is the caller's, and each arm names the instructions that `isa` has
+    // found.
     unsafe {
         match isa() {
+            Isa::Amx | Isa::Avx512 => super::avx512::product(&product, a, b, c),
             Isa::Avx2 => super::avx2::product(&product, a, b, c),
-            _ => super::avx512::product(&product, a, b, c),
+            Isa::Portable => unreachable!("{NO_KERNELS}"),
         }
     }
 }
@@ -279,5 +282,5 @@ fn multiply(
     _: usize,
     _: bool,
 ) {
-    unreachable!("attention runs here only where `isa` says so");
+    unreachable!("{NO_KERNELS}");
 }

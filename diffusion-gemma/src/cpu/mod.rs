@@ -58,6 +58,10 @@ const VARIABLE: &str = "DGEMMA_CPU";
 const KINDS: [(&str, Isa); 4] =
     [("amx", Isa::Amx), ("avx512", Isa::Avx512), ("avx2", Isa::Avx2), ("portable", Isa::Portable)];
 
+/// What a caller broke that came here although [`isa`] is [`Isa::Portable`]. Asserted where weights are packed and where attention
+/// begins, so that it fails before any kernel runs.
+const NO_KERNELS: &str = "kernels are called only where `isa` has found their instructions";
+
 /// Checked once.
 pub(crate) fn isa() -> Isa {
     static ISA: OnceLock<Isa> = OnceLock::new();
@@ -140,5 +144,29 @@ mod tests {
         assert!(refused("amx", Isa::Avx512).contains("this processor has no amx"));
         assert!(refused("avx2", Isa::Portable).contains("this processor has no avx2"));
         assert!(refused("sse", Isa::Amx).contains("\"sse\" is none of amx, avx512, avx2, portable"));
+    }
+
+    /// The kind is chosen once per process, so this one starts itself as a process that has none.
+    #[test]
+    fn nothing_is_packed_and_nothing_attends_where_there_are_no_kernels() {
+        if isa() != Isa::Portable {
+            let name = "cpu::tests::nothing_is_packed_and_nothing_attends_where_there_are_no_kernels";
+            let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+            let output = again.args(["--exact", name]).env(VARIABLE, "portable").output().unwrap();
+            let said = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success() && said.contains("1 passed"), "{said}");
+            return;
+        }
+        let keys = [&[0f32; 4][..]; 2];
+        let job = AttentionJob { q: &[0.0; 4], encoded: keys, first: 0, own: keys, causal: None };
+        let calls: [&(dyn Fn() + std::panic::RefUnwindSafe); 3] = [
+            &|| drop(PackedBf16::pack(&[&[0; 4]], 2)),
+            &|| drop(PackedBlocks::pack(BlockFormat::Q8_0, &[0; 34], 32)),
+            &|| drop(attend(std::slice::from_ref(&job), (1, 1), 4)),
+        ];
+        for call in calls {
+            let fault = std::panic::catch_unwind(call).unwrap_err();
+            assert_eq!(fault.downcast_ref::<String>().map(String::as_str), Some(NO_KERNELS));
+        }
     }
 }

@@ -13,7 +13,7 @@ use super::int_rows::IntRows;
 use super::kernels::{BlockProduct, QUANT_BLOCK, block_bytes, head_bytes};
 use super::matrix::Columns;
 use super::packed::PANEL;
-use super::{Isa, isa};
+use super::{Isa, NO_KERNELS, isa};
 
 /// A block format of GGML that can be packed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,8 +53,9 @@ impl PackedBlocks {
         isa() != Isa::Portable
     }
 
-    /// `bytes`: the blocks of an `[outputs, inputs]` matrix, row by row.
+    /// `bytes`: the blocks of an `[outputs, inputs]` matrix, row by row. Only where [`Self::supported`] says so.
     pub(crate) fn pack(format: BlockFormat, bytes: &[u8], inputs: usize) -> Self {
+        assert!(Self::supported(), "{NO_KERNELS}");
         let row_bytes = inputs / format.weights() * format.bytes();
         let (outputs, blocks) = (bytes.len() / row_bytes, inputs / QUANT_BLOCK);
         let four = format != BlockFormat::Q8_0;
@@ -155,11 +156,12 @@ unsafe fn run(x: &IntRows, panels: *const Chunk, mins: bool, y: *mut f32, stride
         blocks: x.blocks,
         panels: panels.cast(),
     };
-    // SAFETY: the caller's; `isa` says that the instructions exist.
+    // SAFETY: the caller's; each arm names the instructions that `isa` has found.
     unsafe {
         match isa() {
+            Isa::Amx | Isa::Avx512 => super::avx512::block_product(&product, mins, y, stride, columns),
             Isa::Avx2 => super::avx2::block_product(&product, mins, y, stride, columns),
-            _ => super::avx512::block_product(&product, mins, y, stride, columns),
+            Isa::Portable => unreachable!("{NO_KERNELS}"),
         }
     }
 }
@@ -167,7 +169,7 @@ unsafe fn run(x: &IntRows, panels: *const Chunk, mins: bool, y: *mut f32, stride
 #[allow(unsafe_code)]
 #[cfg(not(target_arch = "x86_64"))]
 unsafe fn run(_: &IntRows, _: *const Chunk, _: bool, _: *mut f32, _: usize, _: usize) {
-    unreachable!("matrices are packed only where `supported` says so");
+    unreachable!("{NO_KERNELS}");
 }
 
 /// Bytes of 32 inputs × 16 outputs in memory.
@@ -302,6 +304,9 @@ mod tests {
 
     #[test]
     fn packed_weights_are_those_of_the_tensor_library() {
+        if !PackedBlocks::supported() {
+            return; // nothing is packed
+        }
         for format in FORMATS {
             let (packed, wanted) = both(format, 50, 512);
             let mut row = vec![0f32; 512];
