@@ -99,18 +99,34 @@ impl Model {
         slots: &[(usize, &[u32])],
         (step, steps): (usize, usize),
     ) -> Result<Settled> {
-        let rows: Vec<u32> = slots.iter().map(|(row, _)| *row as u32).collect();
-        let labels: Vec<&[u32]> = slots.iter().map(|(_, labels)| *labels).collect();
-        let of_slots = hidden.index_select(&Tensor::new(rows, hidden.device())?, 0)?;
-        let read = self.read_slots(&of_slots, &labels)?.into_iter().collect::<Result<Vec<_>>>()?;
-
+        let count = hidden.dim(0)?;
+        if let Some((row, _)) = slots.iter().find(|(row, _)| *row >= count) {
+            return Err(Error::Input(format!("a slot in row {row} of a canvas of {count}")));
+        }
         let config = GenerationConfig { max_denoising_steps: steps, ..config.clone() };
         // Nothing is sampled.
         let demand = RowDemand { temperature: config.temperature(steps - step), uniform: 0.0 };
-        let count = hidden.dim(0)?;
-        let (readings, signal) = self.read_rows(hidden, &vec![demand; count], &vec![true; count])?;
-        let Some(readings) = readings.into_iter().collect::<Option<Vec<_>>>() else {
-            return Err(Error::NonFinite { row: slots.len() });
+        let (vocab, cap) = (self.config.vocab_size, self.config.final_logit_softcapping as f32);
+        // The most probable label of every slot; rows go through the head once, for the labels and for all else.
+        let mut best = vec![None; slots.len()];
+        let mut look = |first: usize, raw: &[f32]| {
+            let rows = first..first + raw.len() / vocab;
+            for ((row, labels), best) in
+                slots.iter().zip(&mut best).filter(|((row, _), _)| rows.contains(row))
+            {
+                let logits = label_logits(&raw[(row - first) * vocab..][..vocab], labels, cap)?;
+                let most =
+                    (0..logits.len()).fold(0, |most, n| if logits[n] > logits[most] { n } else { most });
+                *best = labels.get(most).copied();
+            }
+            Ok(())
+        };
+        let (readings, signal) =
+            self.read_rows(hidden, &vec![demand; count], &vec![true; count], &mut look)?;
+        let broken = slots.iter().position(|(row, _)| readings[*row].is_none());
+        let readings = readings.into_iter().collect::<Option<Vec<_>>>();
+        let Some(readings) = readings else {
+            return Err(Error::NonFinite { row: broken.unwrap_or(slots.len()) });
         };
         let entropy = |slot: usize| f64::from(readings[slots[slot].0].entropy_nats);
         let mut order: Vec<usize> = (0..slots.len()).collect();
@@ -118,10 +134,7 @@ impl Model {
         let (mut labels, mut before) = (vec![None; slots.len()], 0.0);
         for slot in order {
             if before <= config.entropy_bound_nats {
-                let logits = &read[slot].labels;
-                let best =
-                    (0..logits.len()).fold(0, |best, n| if logits[n] > logits[best] { n } else { best });
-                labels[slot] = slots[slot].1.get(best).copied();
+                labels[slot] = best[slot];
             }
             before += entropy(slot);
         }

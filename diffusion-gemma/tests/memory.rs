@@ -7,16 +7,18 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use diffusion_gemma::{CanvasRows, DType, LoadOptions, Model, Prefix, Quant, Segment};
+use diffusion_gemma::{CanvasRows, DType, GenerationConfig, LoadOptions, Model, Prefix, Quant, Segment};
 
 struct Counting;
 
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
+static EVER: AtomicUsize = AtomicUsize::new(0);
 
 // SAFETY: every call goes to the system's allocator as it came.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        EVER.fetch_add(layout.size(), Relaxed);
         PEAK.fetch_max(LIVE.fetch_add(layout.size(), Relaxed) + layout.size(), Relaxed);
         unsafe { System.alloc(layout) }
     }
@@ -70,5 +72,20 @@ fn weights_are_held_once_and_a_read_makes_no_canvas_by_vocabulary_matrix() {
             "{quant:?}: peak {without} bytes without the head, {with} with 3 slots; [canvas, vocabulary] is {whole}"
         );
         assert!(with <= without + few && few < whole / 4, "{with} bytes, {without} without the head");
+
+        // Between two steps every row goes through the head once, whether or not it is a slot.
+        let every_row: Vec<usize> = (0..rows).collect();
+        let all = CanvasRows { suffix: &[], ids: &canvas, read: &every_row, previous: None };
+        let segment = Segment { prefix: &prefix, tokens: &tokens, canvases: vec![all] };
+        let hidden = model.forward(&[segment]).unwrap().remove(0).hidden.remove(0);
+        let settle = |slots: usize| {
+            let slots: Vec<(usize, &[u32])> = (0..slots).map(|row| (row, &[10u32, 11][..])).collect();
+            let before = EVER.load(Relaxed);
+            model.settle(&GenerationConfig::default(), &hidden, &slots, (0, 2)).unwrap();
+            EVER.load(Relaxed) - before
+        };
+        settle(1);
+        let more = settle(rows).saturating_sub(settle(1));
+        assert!(more < whole / 4, "{more} bytes more for a canvas of slots, of {whole}");
     }
 }

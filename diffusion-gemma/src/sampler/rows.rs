@@ -44,7 +44,7 @@ impl Model {
         }
         let hidden: Vec<&Tensor> = steps.iter().map(|(_, hidden)| *hidden).collect();
         let hidden = Tensor::cat(&hidden, 0)?;
-        let (readings, signals) = self.read_rows(&hidden, &demands, &needed)?;
+        let (readings, signals) = self.read_rows(&hidden, &demands, &needed, &mut |_, _| Ok(()))?;
         let mut at = 0;
         let mut progress = Vec::with_capacity(steps.len());
         for (generation, hidden) in steps {
@@ -62,11 +62,14 @@ impl Model {
     }
 
     /// Readings of rows, one demand each, and their self-conditioning signals, `[rows, H]`: zeros where no row of a tile needs one.
+    ///
+    /// `look` gets the logits of every tile, before the soft cap, and the number of its first row.
     pub(crate) fn read_rows(
         &self,
         hidden: &Tensor,
         demands: &[RowDemand],
         needed: &[bool],
+        look: &mut dyn FnMut(usize, &[f32]) -> Result<()>,
     ) -> Result<(Vec<Option<RowReading>>, Tensor)> {
         let (mut readings, mut signals) = (Vec::with_capacity(demands.len()), Vec::new());
         let tile = (TILE_VALUES / self.config.vocab_size).max(1);
@@ -76,6 +79,7 @@ impl Model {
                 &hidden.narrow(0, first, rows)?,
                 &demands[first..first + rows],
                 needed[first..first + rows].contains(&true),
+                &mut |raw| look(first, raw),
             )?;
             readings.extend(read);
             signals.push(signal);
@@ -89,9 +93,11 @@ impl Model {
         hidden: &Tensor,
         demands: &[RowDemand],
         needed: bool,
+        look: &mut dyn FnMut(&[f32]) -> Result<()>,
     ) -> Result<(Vec<Option<RowReading>>, Tensor)> {
         let (rows, vocab) = (demands.len(), self.config.vocab_size);
         let mut weights = self.embed.product(hidden)?;
+        look(&weights)?;
         let cap = self.config.final_logit_softcapping as f32;
         let readings = read_vocabulary(&mut weights, vocab, cap, demands);
         if !needed {
