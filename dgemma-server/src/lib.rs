@@ -182,7 +182,7 @@ async fn start<E: Engine>(
         source,
         hint: "raise the limit on threads",
     })?;
-    let decider = Arc::new(Decider::new(info, text, queue.clone()));
+    let decider = Arc::new(Decider::new(info, text, queue.clone(), options.budget.pass_rows));
     warm_up::run(&decider).await?;
     api.open(decider);
     tracing::info!(model = options.model, "ready");

@@ -42,7 +42,7 @@ static SERVER: LazyLock<Server> = LazyLock::new(|| {
     let (queue, jobs) = queue::bounded_with(PLACES, Some(Duration::from_secs(30)), Arc::clone(&metrics));
     scheduler::spawn(fake, jobs, Budget::default()).expect("a thread can be started");
     let api = Arc::new(Api::new("demo".into()));
-    api.open(Arc::new(Decider::new(info, text, queue)));
+    api.open(Arc::new(Decider::new(info, text, queue, Budget::default().pass_rows)));
     let options = Options {
         model: "demo".into(),
         queue_places: PLACES,

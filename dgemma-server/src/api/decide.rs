@@ -27,6 +27,8 @@ pub struct Decider {
     pub(super) queue: Queue,
     pub(super) layouts: Layouts,
     pub(super) labels: Labels,
+    /// Most rows of a pass.
+    pub(super) pass_rows: usize,
     /// One place per core: texts are encoded no more at a time, and a client that leaves while waiting costs nothing.
     encoding: Arc<Semaphore>,
 }
@@ -39,8 +41,9 @@ pub struct Decision {
 }
 
 impl Decider {
+    /// `pass_rows`: those of the scheduler's budget.
     #[must_use]
-    pub fn new(info: EngineInfo, text: Text, queue: Queue) -> Self {
+    pub fn new(info: EngineInfo, text: Text, queue: Queue, pass_rows: usize) -> Self {
         let labels = Labels::new(&text.tokenizer);
         let limits = Limits { max_alternatives: MOST_ALTERNATIVES, ..Limits::default() };
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -51,6 +54,7 @@ impl Decider {
             queue,
             layouts: Layouts::default(),
             labels,
+            pass_rows,
             encoding: Arc::new(Semaphore::new(cores)),
         }
     }
@@ -114,7 +118,7 @@ mod tests {
         let info = crate::engine::Engine::info(&crate::engine::fake::Fake::new(4096, 64, 4096)).clone();
         let metrics = Arc::new(crate::metrics::Metrics::default());
         let (queue, _jobs) = queue::bounded_with(1, None, Arc::clone(&metrics));
-        let decider = Arc::new(Decider::new(info, Text::from_dir(dir).unwrap(), queue));
+        let decider = Arc::new(Decider::new(info, Text::from_dir(dir).unwrap(), queue, 2048));
         let cores = decider.encoding.available_permits();
         let (end, ended) = mpsc::channel::<()>();
         let (begin, begun) = mpsc::channel();

@@ -19,8 +19,8 @@ use crate::read::readout;
 /// The seed of a schema that names none: the same request gets the same answer.
 pub(super) const DEFAULT_SEED: u64 = 0;
 
-/// Most tokens by which a prompt may branch off what it shares with others. A pass takes them whole; a prompt of its own can be cut
-/// into passes, so that what is longer does not hold up everybody else.
+/// Most tokens by which a prompt may branch off what it shares with others, if a pass takes so many with their canvas. They are
+/// never cut; a prompt of its own can be cut into passes, so that what is longer does not hold up everybody else.
 const LONGEST_BRANCH: usize = 1024;
 
 /// What the draws came to, over all stages.
@@ -75,7 +75,8 @@ impl Walk {
         let mut job_of = Vec::with_capacity(reads.len());
         for read in reads {
             let whole = read.prompt.len();
-            let branches = whole.saturating_sub(shared) <= LONGEST_BRANCH;
+            let branch = whole.saturating_sub(shared);
+            let branches = branch <= LONGEST_BRANCH && branch + read.layout.ids.len() <= decider.pass_rows;
             let (prompt, suffix) = read.prompt.split_at(if branches { shared.min(whole) } else { whole });
             let job = jobs.iter().position(|job| job.prompt == prompt).unwrap_or_else(|| {
                 jobs.push(Read { prompt: prompt.to_vec(), canvases: Vec::new() });

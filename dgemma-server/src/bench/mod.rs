@@ -63,8 +63,9 @@ pub async fn run<E: Engine>(
 async fn series<E: Engine>(name: &'static str, runs: usize, parts: Parts<E>) -> Result<Series, Error> {
     let info = parts.engine.info().clone();
     let (queue, jobs) = queue::bounded(1);
-    scheduler::spawn(parts.engine, jobs, Budget::default()).map_err(Error::thread)?;
-    let decider = Arc::new(Decider::new(info, parts.text, queue));
+    let budget = Budget::default();
+    scheduler::spawn(parts.engine, jobs, budget).map_err(Error::thread)?;
+    let decider = Arc::new(Decider::new(info, parts.text, queue, budget.pass_rows));
     let schema = Schema::from_value(&triage())?;
     for number in 0..runs.div_ceil(10) {
         decider.decide(schema.clone(), state(runs + number)).await?;

@@ -72,8 +72,9 @@ pub fn items(path: &Path) -> Result<Vec<Item>, Error> {
 pub async fn answers<E: Engine>(parts: Parts<E>, items: &[Item]) -> Result<Vec<Answers>, Error> {
     let info = parts.engine.info().clone();
     let (queue, jobs) = queue::bounded(64);
-    scheduler::spawn(parts.engine, jobs, Budget::default()).map_err(Error::thread)?;
-    let decider = Arc::new(Decider::new(info, parts.text, queue));
+    let budget = Budget::default();
+    scheduler::spawn(parts.engine, jobs, budget).map_err(Error::thread)?;
+    let decider = Arc::new(Decider::new(info, parts.text, queue, budget.pass_rows));
     let mut answers = Vec::with_capacity(items.len());
     for item in items {
         let Decision { reply, .. } = decider.decide(item.schema.clone(), item.state.clone()).await?;

@@ -61,9 +61,15 @@ impl Canvas {
 /// Rows of these canvases in one forward: those of their suffixes, each counted once where neighbours share it, and their own.
 #[must_use]
 pub fn rows(canvases: &[Canvas]) -> (usize, usize) {
-    let shared = |at: usize| at > 0 && canvases[at].suffix == canvases[at - 1].suffix;
-    let suffixes = (0..canvases.len()).filter(|&at| !shared(at)).map(|at| canvases[at].suffix.len()).sum();
-    (suffixes, canvases.iter().map(|canvas| canvas.ids.len()).sum())
+    rows_of_each(canvases).fold((0, 0), |(suffixes, own), (suffix, rows)| (suffixes + suffix, own + rows))
+}
+
+/// The same, canvas by canvas: the rows that each adds to those before it.
+pub fn rows_of_each(canvases: &[Canvas]) -> impl Iterator<Item = (usize, usize)> {
+    canvases.iter().enumerate().map(|(at, canvas)| {
+        let shared = at > 0 && canvas.suffix == canvases[at - 1].suffix;
+        (if shared { 0 } else { canvas.suffix.len() }, canvas.ids.len())
+    })
 }
 
 /// What the model said at one slot.

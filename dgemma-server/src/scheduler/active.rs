@@ -42,9 +42,8 @@ impl<S, R> Active<S, R> {
 
     /// `canvas_rows`: rows of a reply's canvas, the most it can have.
     pub(super) fn demand(&self, canvas_rows: usize) -> Demand {
-        // A suffix that neighbours share is counted for each of them: the most they can need.
         let mut rows: Vec<usize> =
-            self.canvases().iter().map(|canvas| canvas.suffix.len() + canvas.ids.len()).collect();
+            engine::rows_of_each(self.canvases()).map(|(suffix, own)| suffix + own).collect();
         rows.extend(self.reply.as_ref().map(|_| canvas_rows));
         Demand { prefill_rows: self.job.prompt.len() - self.committed, canvas_rows: rows, alone: self.alone }
     }

@@ -1,7 +1,9 @@
 //! Decisions through a real socket: what reaches the engine, and what is made of its logits.
 
-use crate::common::{CANVAS, Server, fake, request, text, triage};
+use crate::common::{CANVAS, Server, fake, options, request, text, triage};
+use dgemma_server::Options;
 use dgemma_server::engine::fake::Call;
+use dgemma_server::scheduler::policy::Budget;
 use serde_json::{Value, json};
 
 /// Every number rounded to six places, and the timing emptied of what no test can know.
@@ -316,6 +318,30 @@ async fn a_long_isolated_question_is_a_prompt_of_its_own_that_passes_can_cut() {
     }
     // The two short ones still share what they begin with.
     assert!(items.iter().any(|item| item.suffixes.iter().filter(|suffix| !suffix.is_empty()).count() == 2));
+}
+
+#[tokio::test]
+async fn an_isolated_question_that_no_pass_takes_whole_is_a_prompt_of_its_own() {
+    let budget = Budget { pass_rows: 160, chunk_rows: 64, ..Budget::default() };
+    let server = Server::start_with(fake(), Options { budget, ..options() }).await;
+    let mut schema = triage();
+    schema["isolate"] = json!(true);
+    schema["layout"] = json!("document_first");
+    schema["samples"] = json!(2);
+    schema["questions"][1]["instructions"] = json!("Which team owns this? ".repeat(40));
+    server.decide(&schema, "the state").await;
+    let mut branches = 0;
+    for pass in server.engine.log.passes() {
+        let mut rows = 0;
+        for item in &pass {
+            let mut suffixes = item.suffixes.clone();
+            suffixes.dedup();
+            branches += suffixes.iter().filter(|suffix| !suffix.is_empty()).count();
+            rows += item.prefill.len() + suffixes.concat().len() + item.canvases.concat().len();
+        }
+        assert!(rows <= budget.pass_rows, "{rows} rows in a pass");
+    }
+    assert!(branches >= 2, "the short ones still share what they begin with");
 }
 
 #[tokio::test]
