@@ -76,13 +76,18 @@ pub struct RenderOptions {
 pub struct Rendered(String);
 
 impl Rendered {
+    #[cfg(test)]
+    pub(crate) fn of_template(text: String) -> Self {
+        Self(text)
+    }
+
     pub(crate) fn guarded(&self) -> &str {
         &self.0
     }
 
     /// The prompt as a person reads it.
     pub fn text(&self) -> String {
-        unguard(&self.0)
+        unguard(&self.0).into_owned()
     }
 
     /// Whether the template itself (not client text) ended with this.

@@ -6,6 +6,7 @@
 pub mod chat_template;
 mod config;
 mod cpu;
+mod cuts;
 mod error;
 mod forward;
 mod kv;
@@ -16,6 +17,7 @@ mod ops;
 mod plan;
 mod readout;
 pub mod reference;
+mod repeated;
 mod rope;
 mod sampler;
 mod tensor;

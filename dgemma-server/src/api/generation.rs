@@ -105,7 +105,9 @@ impl Decider {
         let started = Instant::now();
         let decider = Arc::clone(self);
         let context_tokens = self.info.context_tokens;
-        let render = move |_: &Wanted| conversation::render(&decider.text, &conversation, context_tokens);
+        let render = move |wanted: &Wanted| {
+            conversation::render(&decider.text, &conversation, context_tokens, &|| wanted.is_wanted())
+        };
         let prompt = self.encode(render).await?;
         let most = room(&self.info, prompt.ids.len())?;
         let mut parser = Parser::new(takes_calls);

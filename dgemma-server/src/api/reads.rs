@@ -11,7 +11,7 @@ use decision::{AnswerForm, AnswerTemplate, ChunkPrompt, Question, Schema, questi
 use super::wanted::Wanted;
 use crate::error::Error;
 use crate::read::Text;
-use crate::read::canvas::{CanvasLayout, Layouts, Lines, rows};
+use crate::read::canvas::{CanvasLayout, Layouts, Lines};
 use crate::read::labels::Labels;
 use crate::read::prompt::{self, Begun, Put};
 
@@ -195,7 +195,7 @@ impl Context<'_> {
         let given = AnswerTemplate::with_form(sheet.form, &given).text_with(&winners);
         let begun = Begun::Answers { thought: self.thought, given: &given };
         let put = Put { layout: self.schema.layout, sheet: &words, state: self.state, form: sheet.form };
-        let prompt = prompt::render(self.text, put, begun, self.context_tokens)?;
+        let prompt = prompt::render(self.text, put, begun, self.context_tokens, &|| self.wanted.is_wanted())?;
         let (asked, labels) = sheet.part(&read.asked);
         let layout = self.layouts.get(self.text, &self.lines(&sheet, &asked, &labels))?;
         drop(asked);
@@ -225,7 +225,7 @@ impl Context<'_> {
     fn fits(&self, read: &PlannedRead) -> Result<bool, Error> {
         let sheet = self.sheet(read)?;
         let (asked, labels) = sheet.part(&read.asked);
-        Ok(rows(self.text, &self.lines(&sheet, &asked, &labels))? <= self.limit())
+        self.layouts.fit(self.text, &self.lines(&sheet, &asked, &labels))
     }
 
     fn lines<'q>(

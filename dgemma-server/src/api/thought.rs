@@ -39,7 +39,7 @@ impl Decider {
         };
         let (decider, schema_put, state) = (Arc::clone(self), Arc::clone(schema), Arc::clone(state));
         let prompt = self
-            .encode(move |_| {
+            .encode(move |wanted| {
                 let name = |(question, number): (&Question, usize)| {
                     let id = if neutral_ids { format!("q{number}") } else { question.id.clone() };
                     Question { id, ..question.clone() }
@@ -48,7 +48,8 @@ impl Decider {
                 let sheet = question_sheet(&schema_put, &questions.iter().collect::<Vec<_>>(), false);
                 let form = AnswerForm::of(questions.len());
                 let put = Put { layout: schema_put.layout, sheet: &sheet, state: &state, form };
-                prompt::render(&decider.text, put, Begun::Thinking, decider.info.context_tokens)
+                let context_tokens = decider.info.context_tokens;
+                prompt::render(&decider.text, put, Begun::Thinking, context_tokens, &|| wanted.is_wanted())
             })
             .await?;
         let max_tokens = (schema.think as usize).min(room(&self.info, prompt.len())?);

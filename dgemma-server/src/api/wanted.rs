@@ -24,9 +24,13 @@ pub(super) struct Waiting {
 }
 
 impl Wanted {
+    pub(super) fn is_wanted(&self) -> bool {
+        !self.gone.load(Ordering::Relaxed)
+    }
+
     /// An error once nobody waits any more; nobody gets it.
     pub(super) fn check(&self) -> Result<(), Error> {
-        if self.gone.load(Ordering::Relaxed) { Err(Error::Unwanted) } else { Ok(()) }
+        if self.is_wanted() { Ok(()) } else { Err(Error::Unwanted) }
     }
 }
 

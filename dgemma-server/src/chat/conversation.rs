@@ -33,8 +33,14 @@ pub struct Prompt {
     pub begun: Vec<u32>,
 }
 
-/// Ids up to where the model goes on. What cannot fit the context is refused unencoded.
-pub fn render(text: &Text, conversation: &Conversation, context_tokens: usize) -> Result<Prompt, Error> {
+/// Ids up to where the model goes on. What cannot fit the context is refused unencoded; what nobody waits for any more is left, by
+/// `go_on`.
+pub fn render(
+    text: &Text,
+    conversation: &Conversation,
+    context_tokens: usize,
+    go_on: &dyn Fn() -> bool,
+) -> Result<Prompt, Error> {
     let Conversation { messages, tools, thinking, forced } = conversation;
     let options = RenderOptions { thinking: *thinking, generation_prompt: true, tools: tools.clone() };
     // The templates themselves refuse what they cannot write, and none of it is this server's fault.
@@ -54,7 +60,7 @@ pub fn render(text: &Text, conversation: &Conversation, context_tokens: usize) -
         error => error,
     };
     let rendered = text.template.render(&text.tokenizer, messages, &options).map_err(refused)?;
-    let mut ids = text.encode(&rendered, context_tokens).map_err(too_long)?;
+    let mut ids = text.encode(&rendered, context_tokens, go_on).map_err(too_long)?;
     // After the answers of tools the model's turn goes on, and its thought is over.
     let is_new_turn = messages.last().is_none_or(|message| message.role != "tool");
     if is_new_turn && (!thinking || forced.is_some()) {

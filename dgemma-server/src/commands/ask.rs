@@ -28,7 +28,7 @@ pub fn run(arguments: &Arguments, dir: PathBuf, question: &Question) -> Result<(
         thinking: question.think,
         ..Conversation::default()
     };
-    let prompt = conversation::render(&text, &conversation, context_tokens)?.ids;
+    let prompt = conversation::render(&text, &conversation, context_tokens, &|| true)?.ids;
     let canvas_tokens = model.config().canvas_length;
     let room = context_tokens.saturating_sub(prompt.len()) / canvas_tokens * canvas_tokens;
     if room == 0 {

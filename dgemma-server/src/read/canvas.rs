@@ -60,16 +60,20 @@ struct Key {
 }
 
 impl Layouts {
+    /// Whether the canvas of these lines has no more rows than it may.
+    pub fn fit(&self, text: &Text, lines: &Lines<'_>) -> Result<bool, Error> {
+        let template = Template::new(lines);
+        if self.recall(&template.key()).is_some() {
+            return Ok(true);
+        }
+        // Opening, template and turn-close.
+        Ok(lines.opening(text).len() + template.encode(text, None)?.len() < lines.limit)
+    }
+
     /// The layout of these lines, from memory or worked out now.
     pub fn get(&self, text: &Text, lines: &Lines<'_>) -> Result<Arc<CanvasLayout>, Error> {
         let template = Template::new(lines);
-        let key = Key {
-            template: template.text_with(None),
-            labels: lines.labels.to_vec(),
-            continued: lines.continued,
-            thought: lines.thought,
-            limit: lines.limit,
-        };
+        let key = template.key();
         if let Some(layout) = self.recall(&key) {
             return Ok(layout);
         }
@@ -90,11 +94,6 @@ impl Layouts {
     }
 }
 
-/// Rows that these lines need before padding: opening, template and turn-close.
-pub fn rows(text: &Text, lines: &Lines<'_>) -> Result<usize, Error> {
-    Template::new(lines).encode(text, None).map(|ids| lines.opening(text).len() + ids.len() + 1)
-}
-
 impl Lines<'_> {
     fn opening<'t>(&self, text: &'t Text) -> &'t [u32] {
         if self.continued || self.thought { &[] } else { &text.turn_opening }
@@ -110,6 +109,16 @@ struct Template<'a> {
 impl<'a> Template<'a> {
     fn new(lines: &'a Lines<'a>) -> Self {
         Template { lines, words: AnswerTemplate::with_form(lines.form, lines.questions) }
+    }
+
+    fn key(&self) -> Key {
+        Key {
+            template: self.text_with(None),
+            labels: self.lines.labels.to_vec(),
+            continued: self.lines.continued,
+            thought: self.lines.thought,
+            limit: self.lines.limit,
+        }
     }
 
     /// The text with the first label everywhere, except that `changed` (question, label) has another.

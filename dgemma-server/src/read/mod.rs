@@ -59,14 +59,20 @@ impl Text {
         Ok(Text { tokenizer, template, turn_opening, turn_close, markers, thinks, renders_tools })
     }
 
-    /// Ids of a prompt. One that is too long for the context by its bytes alone is not encoded: that would take long.
-    pub fn encode(&self, rendered: &Rendered, context_tokens: usize) -> Result<Vec<u32>, Error> {
+    /// Ids of a prompt. One that is too long for the context by its bytes alone is not encoded: that would take long. `go_on`:
+    /// whether anybody still waits for it; asked every few thousand bytes.
+    pub fn encode(
+        &self,
+        rendered: &Rendered,
+        context_tokens: usize,
+        go_on: &dyn Fn() -> bool,
+    ) -> Result<Vec<u32>, Error> {
         let bytes = rendered.text().len();
         let fewest_tokens = self.tokenizer.fewest_tokens(bytes);
         if fewest_tokens > context_tokens {
             return Err(Error::PromptTooLong { bytes, fewest_tokens, context_tokens });
         }
-        Ok(self.tokenizer.encode_rendered(rendered)?)
+        self.tokenizer.encode_rendered_while(rendered, go_on)?.ok_or(Error::Unwanted)
     }
 }
 

@@ -28,8 +28,15 @@ pub struct Put<'a> {
     pub form: AnswerForm,
 }
 
-/// Renders sheet and state up to where the model goes on. What cannot fit the context is refused unencoded.
-pub fn render(text: &Text, put: Put<'_>, begun: Begun<'_>, context_tokens: usize) -> Result<Vec<u32>, Error> {
+/// Renders sheet and state up to where the model goes on. What cannot fit the context is refused unencoded; what nobody waits for
+/// any more is left, by `go_on`.
+pub fn render(
+    text: &Text,
+    put: Put<'_>,
+    begun: Begun<'_>,
+    context_tokens: usize,
+    go_on: &dyn Fn() -> bool,
+) -> Result<Vec<u32>, Error> {
     let Put { layout, sheet, state, form } = put;
     let messages = match layout {
         Layout::SchemaFirst => {
@@ -40,7 +47,7 @@ pub fn render(text: &Text, put: Put<'_>, begun: Begun<'_>, context_tokens: usize
     let thinking = !matches!(begun, Begun::Answers { thought: None, .. });
     let options = RenderOptions { generation_prompt: true, thinking, ..RenderOptions::default() };
     let rendered = text.template.render(&text.tokenizer, &messages, &options)?;
-    let mut ids = text.encode(&rendered, context_tokens)?;
+    let mut ids = text.encode(&rendered, context_tokens, go_on)?;
     if thinking {
         ids.extend(text.markers.channel_open);
         ids.extend(text.tokenizer.encode_plain("thought\n")?);
