@@ -64,7 +64,7 @@ pub type Blocks = dyn Fn(u64) -> Vec<Vec<u32>> + Send + Sync;
 #[derive(Debug, Clone, Default)]
 pub struct Log(Arc<Mutex<Vec<Call>>>);
 
-/// Holds passes back until it is opened.
+/// Holds passes, or the end of sequences, back until it is opened.
 #[derive(Debug, Clone, Default)]
 pub struct Gate(Arc<(Mutex<GateState>, Condvar)>);
 
@@ -85,6 +85,7 @@ pub struct Fake {
     faults: Arc<Mutex<VecDeque<Fault>>>,
     delay: Duration,
     gate: Gate,
+    finish_gate: Gate,
     log: Log,
     /// Prompts of finished sequences.
     known: Arc<Mutex<Vec<Vec<u32>>>>,
@@ -148,6 +149,8 @@ impl FakeReply {
 pub struct Controls {
     pub log: Log,
     pub gate: Gate,
+    /// In front of what is kept for reuse.
+    pub finish_gate: Gate,
     faults: Arc<Mutex<VecDeque<Fault>>>,
     known: Arc<Mutex<Vec<Vec<u32>>>>,
 }
@@ -167,6 +170,7 @@ impl Fake {
             faults: Arc::default(),
             delay: Duration::ZERO,
             gate: Gate::default(),
+            finish_gate: Gate::default(),
             log: Log::default(),
             known: Arc::default(),
         }
@@ -228,6 +232,7 @@ impl Fake {
         Controls {
             log: self.log.clone(),
             gate: self.gate.clone(),
+            finish_gate: self.finish_gate.clone(),
             faults: Arc::clone(&self.faults),
             known: Arc::clone(&self.known),
         }
@@ -298,6 +303,7 @@ impl Engine for Fake {
     }
 
     fn finish(&mut self, sequence: FakeSequence) {
+        self.finish_gate.pass();
         self.log.push(Call::Finish { prompt: sequence.0.clone() });
         lock(&self.known).push(sequence.0);
     }

@@ -170,13 +170,21 @@ impl<E: Engine> Scheduler<E> {
         self.active.extend(waiting);
     }
 
-    /// Answers the jobs that have everything. The prefix is offered for reuse before the answer goes out, so that a
-    /// follow-up of the same client finds it; an engine that fails at that costs nobody an answer.
+    /// Answers the jobs that have everything, all of them before the first prefix is kept for reuse. A follow-up finds it all the
+    /// same: this thread takes it in afterwards. An engine that fails at that costs nobody an answer.
     fn complete(&mut self) {
         let (complete, active) =
             std::mem::take(&mut self.active).into_iter().partition::<Vec<_>, _>(Active::is_complete);
         self.active = active;
+        let mut sequences = Vec::with_capacity(complete.len());
         for Active { job, sequence, done, .. } in complete {
+            // A reply has said everything with its last block. A receiver that is gone needs no answer.
+            if let Work::Read { to, .. } = job.work {
+                let _ = to.send(Ok(done));
+            }
+            sequences.push(sequence);
+        }
+        for sequence in sequences {
             let engine = &mut self.engine;
             let finished = guarded(|| {
                 engine.finish(sequence);
@@ -184,10 +192,6 @@ impl<E: Engine> Scheduler<E> {
             });
             if let Err(error) = finished {
                 tracing::error!(%error, "a finished prefix was not kept");
-            }
-            // A reply has said everything with its last block. A receiver that is gone needs no answer.
-            if let Work::Read { to, .. } = job.work {
-                let _ = to.send(Ok(done));
             }
         }
     }

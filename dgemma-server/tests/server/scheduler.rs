@@ -72,6 +72,24 @@ fn a_long_prompt_is_cut_into_chunks_and_gives_the_same_result() {
 }
 
 #[test]
+fn a_suffix_that_draws_share_takes_its_rows_once_in_every_pass() {
+    // 10 rows of prompt, 20 of suffix, and 16 of each canvas.
+    for (pass_rows, wanted) in
+        [(78, &[(10, 3)][..]), (60, &[(10, 1), (0, 2)]), (40, &[(10, 0), (0, 1), (0, 1), (0, 1)])]
+    {
+        let budget = Budget { pass_rows, chunk_rows: 16, ..Budget::default() };
+        let (queue, engine, _) = start(fake(), 16, budget);
+        let mut draws = read(1, 10, 3);
+        let suffix: Arc<[u32]> = vec![2; 20].into();
+        draws.canvases.iter_mut().for_each(|canvas| canvas.suffix = Arc::clone(&suffix));
+        wait(submit(&queue, draws)).unwrap();
+        let rows: Vec<_> =
+            engine.log.passes().iter().map(|pass| (pass[0].prefill.len(), pass[0].canvases.len())).collect();
+        assert_eq!(rows, wanted, "{pass_rows} rows a pass");
+    }
+}
+
+#[test]
 fn a_short_job_overtakes_a_long_prompt_between_its_chunks() {
     let budget = Budget { pass_rows: 64, chunk_rows: 16, ..Budget::default() };
     let (queue, engine, _) = start(fake(), 16, budget);
@@ -138,7 +156,7 @@ fn a_failed_pass_costs_only_the_job_at_fault() {
 fn a_non_finite_logit_is_an_error_for_its_own_job_only() {
     let by_prompt =
         |prompt: &[u32], _: &Canvas, _: usize| vec![if prompt[0] == 2 { f32::NAN } else { 1.0 }, 0.0];
-    let (queue, engine, _) = start(fake().with_answer(by_prompt), 16, Budget::default());
+    let (queue, engine, thread) = start(fake().with_answer(by_prompt), 16, Budget::default());
     engine.gate.close();
     let first = submit(&queue, read(1, 10, 1));
     engine.gate.wait_for_pass();
@@ -147,8 +165,20 @@ fn a_non_finite_logit_is_an_error_for_its_own_job_only() {
     wait(first).unwrap();
     assert!(matches!(wait(bad), Err(EngineError::NonFinite { canvas: 0, slot: 0 })));
     wait(good).unwrap();
+    drop(queue);
+    thread.join().unwrap();
     let finished = engine.log.calls().iter().filter(|call| matches!(call, Call::Finish { .. })).count();
     assert_eq!(finished, 2, "the prefix of a faulty job is not offered for reuse");
+}
+
+#[test]
+fn nobody_waits_for_a_prefix_to_be_kept_and_a_follow_up_finds_it() {
+    let (queue, engine, _) = start(fake(), 16, Budget::default());
+    engine.finish_gate.close();
+    wait(submit(&queue, read(1, 100, 1))).unwrap();
+    let next = submit(&queue, read(1, 120, 1));
+    engine.finish_gate.open();
+    assert_eq!(wait(next).unwrap().reused_tokens, 100);
 }
 
 #[test]

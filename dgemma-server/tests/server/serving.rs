@@ -176,8 +176,8 @@ async fn work_for_a_client_that_left_stops_between_passes() {
     server.engine.gate.open();
     server.decide(&triage(), "next").await;
     let calls = server.engine.log.calls();
-    let finished = calls.iter().filter(|call| matches!(call, Call::Finish { .. })).count();
-    assert_eq!(finished, 1, "only the request whose client stayed");
+    let is_kept = |call: &Call| matches!(call, Call::Finish { prompt } if prompt.len() > 1600);
+    assert!(!calls.iter().any(is_kept), "only the prefix of the request whose client stayed");
     // All of it would have taken two hundred passes.
     assert!(server.engine.log.passes().iter().flatten().filter(|item| item.committed > 1600).count() == 0);
 }

@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use dgemma_server::engine::fake::{Controls, Fake, Gate};
+use dgemma_server::engine::fake::{Call, Controls, Fake, Gate};
 use dgemma_server::http::keys::Keys;
 use dgemma_server::read::Text;
 use dgemma_server::scheduler::policy::Budget;
@@ -77,6 +77,14 @@ impl Server {
         let server =
             Server::start_loading(options, engine, move || Ok(Parts { engine: fake, text: text() })).await;
         server.wait_until_ready().await;
+        // A prefix is kept after its reply.
+        let kept = |calls: &[Call]| {
+            let begun = calls.iter().filter(|call| matches!(call, Call::Begin { .. })).count();
+            begun == calls.iter().filter(|call| matches!(call, Call::Finish { .. })).count()
+        };
+        while !kept(&server.engine.log.calls()) {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
         server.engine.reset();
         server
     }
