@@ -37,6 +37,7 @@ pub const BATCH_ROWS: &str = "batch_rows";
 pub const FORWARD_SECONDS: &str = "forward_seconds";
 pub const PREFILL_TOKENS: &str = "prefill_tokens";
 pub const REUSED_TOKENS: &str = "reused_tokens";
+pub const PREFIX_CACHE_BYTES: &str = "prefix_cache_bytes";
 pub const LABEL_MASS: &str = "label_mass";
 pub const GENERATED_TOKENS: &str = "generated_tokens";
 pub const BLOCKS: &str = "blocks";
@@ -91,6 +92,7 @@ pub struct Metrics {
     forward_seconds: Histogram,
     prefill_tokens: Counter,
     reused_tokens: Counter,
+    prefix_cache_bytes: Gauge,
     label_mass: Histogram,
     generated_tokens: Counter,
     blocks: Counter,
@@ -122,6 +124,7 @@ impl Default for Metrics {
             forward_seconds: seconds(),
             prefill_tokens: Counter::default(),
             reused_tokens: Counter::default(),
+            prefix_cache_bytes: Gauge::default(),
             label_mass: Histogram::new(MASS_BUCKETS),
             generated_tokens: Counter::default(),
             blocks: Counter::default(),
@@ -167,6 +170,11 @@ impl Metrics {
             REUSED_TOKENS,
             "Prompt tokens taken from the prefix cache",
             self.reused_tokens.clone(),
+        );
+        registry.register(
+            PREFIX_CACHE_BYTES,
+            "Bytes of encoded prefixes kept for reuse",
+            self.prefix_cache_bytes.clone(),
         );
         registry.register(
             LABEL_MASS,
@@ -248,6 +256,11 @@ impl Metrics {
         self.batch_rows.observe((prompt_rows + canvas_rows) as f64);
         self.prefill_tokens.inc_by(prompt_rows as u64);
         self.forward_seconds.observe(took.as_secs_f64());
+    }
+
+    /// So many bytes are kept for reuse now.
+    pub(crate) fn keeps(&self, bytes: usize) {
+        self.prefix_cache_bytes.set(bytes as i64);
     }
 
     pub(crate) fn label_mass(&self, mass: f32) {

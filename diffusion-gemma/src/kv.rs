@@ -49,12 +49,26 @@ impl Prefix {
         Self { tokens: self.tokens + added, layers }
     }
 
-    /// A copy that owns exactly its own rows: what is kept for long must not hold on to the sequence it was cut from.
+    /// A copy that owns exactly its own rows: what is kept for long must not hold on to the sequence it was cut from. It is one
+    /// piece of memory (on each device), which goes back whole: prefixes of many lengths come and go in a cache, and a tensor for
+    /// every layer of each would leave holes of all sizes.
     pub fn detached(&self) -> Result<Self> {
-        let own = |kv: &LayerKv| {
-            Ok(LayerKv { start: kv.start, k: kv.k.force_contiguous()?, v: kv.v.force_contiguous()? })
-        };
-        Ok(Self { tokens: self.tokens, layers: self.layers.iter().map(own).collect::<Result<_>>()? })
+        let mut layers = Vec::with_capacity(self.layers.len());
+        for here in self.layers.chunk_by(|a, b| a.k.device().same_device(b.k.device())) {
+            let tensors = here.iter().flat_map(|kv| [&kv.k, &kv.v]);
+            let flat = tensors.map(Tensor::flatten_all).collect::<candle_core::Result<Vec<_>>>()?;
+            let all = Tensor::cat(&flat, 0)?;
+            let mut at = 0;
+            let mut own = |t: &Tensor| {
+                let part = all.narrow(0, at, t.elem_count())?.reshape(t.shape())?;
+                at += t.elem_count();
+                Ok::<_, candle_core::Error>(part)
+            };
+            for kv in here {
+                layers.push(LayerKv { start: kv.start, k: own(&kv.k)?, v: own(&kv.v)? });
+            }
+        }
+        Ok(Self { tokens: self.tokens, layers })
     }
 
     /// Without the rows that sliding layers no longer need, where dropping them is worth a copy. Do this after every pass;

@@ -14,11 +14,15 @@ struct Counting;
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 static EVER: AtomicUsize = AtomicUsize::new(0);
+static PIECES: AtomicUsize = AtomicUsize::new(0);
+/// What is no tensor is smaller.
+const PIECE_BYTES: usize = 1024;
 
 // SAFETY: every call goes to the system's allocator as it came.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         EVER.fetch_add(layout.size(), Relaxed);
+        PIECES.fetch_add(usize::from(layout.size() >= PIECE_BYTES), Relaxed);
         PEAK.fetch_max(LIVE.fetch_add(layout.size(), Relaxed) + layout.size(), Relaxed);
         unsafe { System.alloc(layout) }
     }
@@ -72,6 +76,13 @@ fn weights_are_held_once_and_a_read_makes_no_canvas_by_vocabulary_matrix() {
             "{quant:?}: peak {without} bytes without the head, {with} with 3 slots; [canvas, vocabulary] is {whole}"
         );
         assert!(with <= without + few && few < whole / 4, "{with} bytes, {without} without the head");
+
+        // What is kept for reuse is one piece of memory, and no more than its rows.
+        let prefix = pass().remove(0).prefix;
+        let before = PIECES.load(Relaxed);
+        let (kept, held, _) = counted(|| prefix.detached().unwrap());
+        assert_eq!(PIECES.load(Relaxed) - before, 1);
+        assert!(held < kept.bytes() + (8 << 10), "{held} bytes for {} of keys and values", kept.bytes());
 
         // Between two steps every row goes through the head once, whether or not it is a slot.
         let every_row: Vec<usize> = (0..rows).collect();

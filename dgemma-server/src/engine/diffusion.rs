@@ -237,6 +237,10 @@ impl Engine for DiffusionEngine {
             tracing::warn!(%error, "a finished prefix was not kept");
         }
     }
+
+    fn kept_bytes(&self) -> usize {
+        self.cache.held_bytes()
+    }
 }
 
 impl DiffusionEngine {

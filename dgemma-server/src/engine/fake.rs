@@ -307,6 +307,10 @@ impl Engine for Fake {
         self.log.push(Call::Finish { prompt: sequence.0.clone() });
         lock(&self.known).push(sequence.0);
     }
+
+    fn kept_bytes(&self) -> usize {
+        lock(&self.known).iter().map(|prompt| size_of_val(prompt.as_slice())).sum()
+    }
 }
 
 impl Fake {

@@ -195,4 +195,7 @@ pub trait Engine: Send + 'static {
 
     /// A completed sequence: its prefix may be reused. A sequence that is dropped instead leaves no trace.
     fn finish(&mut self, sequence: Self::Sequence);
+
+    /// Bytes of the prefixes that are kept for reuse.
+    fn kept_bytes(&self) -> usize;
 }

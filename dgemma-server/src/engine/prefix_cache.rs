@@ -33,6 +33,11 @@ impl PrefixCache {
         Self { limit_bytes, held_bytes: 0, entries: Vec::new() }
     }
 
+    /// Bytes of keys, values and token ids that are kept now.
+    pub fn held_bytes(&self) -> usize {
+        self.held_bytes
+    }
+
     /// The longest usable beginning of `prompt`.
     pub fn longest(&mut self, prompt: &[u32], config: &Config) -> Result<Option<Prefix>, Error> {
         let mut candidates: Vec<(usize, usize)> = self

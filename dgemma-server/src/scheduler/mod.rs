@@ -184,6 +184,9 @@ impl<E: Engine> Scheduler<E> {
             }
             sequences.push(sequence);
         }
+        if sequences.is_empty() {
+            return;
+        }
         for sequence in sequences {
             let engine = &mut self.engine;
             let finished = guarded(|| {
@@ -194,6 +197,7 @@ impl<E: Engine> Scheduler<E> {
                 tracing::error!(%error, "a finished prefix was not kept");
             }
         }
+        self.jobs.metrics.keeps(self.engine.kept_bytes());
     }
 }
 

@@ -291,6 +291,10 @@ impl Engine for Mortal {
     fn finish(&mut self, sequence: FakeSequence) {
         self.fake.finish(sequence);
     }
+
+    fn kept_bytes(&self) -> usize {
+        self.fake.kept_bytes()
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

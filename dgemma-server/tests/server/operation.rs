@@ -250,6 +250,8 @@ async fn metrics_count_what_happened() {
     assert_eq!((after["dgemma_cancelled_total"], after["dgemma_panics_total"]), (0.0, 0.0));
     let build = after.keys().find(|name| name.starts_with("dgemma_build_info{")).unwrap();
     assert!(build.contains(&format!("version=\"{}\"", dgemma_server::build::VERSION)), "{build}");
+    let kept: usize = server.engine.log.prompts().iter().map(|prompt| size_of_val(prompt.as_slice())).sum();
+    until(&server, "dgemma_prefix_cache_bytes", kept as f64).await;
 }
 
 #[tokio::test]
