@@ -98,7 +98,13 @@ impl Suite for Triage {
             slot_wall_ms(record).filter(|_| record.more.contains_key("gen_wall_time_ms"))
         }));
         let any = !slots.is_empty();
+        let mode = match (any, &words) {
+            (true, Some(_)) => BenchMode::Both,
+            (false, Some(_)) => BenchMode::Generative,
+            (_, None) => BenchMode::Slot,
+        };
         keys(json!({
+            "mode": (any || words.is_some()).then(|| name(mode)),
             // Cases that failed are wrong ones.
             "slot_accuracy_pct": any.then(|| 100.0 * right as f64 / records.len() as f64),
             "slot_avg_denoise_ms": mean(&times(&slots, |record| record.denoise_ms)),

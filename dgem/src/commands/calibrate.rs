@@ -253,6 +253,11 @@ async fn gather(
         let reason = "the model has no name, and a calibration belongs to one".to_owned();
         return Err(Error::NoCalibration { origin: from, reason });
     };
+    if let Some(models) = receipt.origin.settings.get(bench::MODELS) {
+        let models = visible(&models.to_string());
+        let reason = format!("several models answered ({models}), and a calibration belongs to one");
+        return Err(Error::NoCalibration { origin: from, reason });
+    }
     let mut by_type = graded_by_type(&receipt.cases);
     by_type.retain(|kind, graded| {
         let enough = graded.len() >= flags.min_answers as usize;

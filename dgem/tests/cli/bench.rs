@@ -114,6 +114,7 @@ fn a_receipt_holds_what_was_measured_by_whom_with_what() {
         ("/seed", json!(7)),
         ("/workers", json!(1)),
         ("/settings/mode", json!("slot")),
+        ("/mode", json!("slot")),
         ("/dataset/rows", json!(3)),
         ("/warm_up/counted", json!(false)),
         ("/interrupted", json!(false)),
@@ -284,6 +285,7 @@ fn case_49_in_words_alone_no_slot_is_said_to_fail() {
     // Both: the same beside the decision.
     place.run(&server.url, &["bench", "-d", "c.jsonl", "-o", "both.json", "-M", "both"]);
     let both = place.receipt("both.json");
+    assert_eq!((&receipt["mode"], &both["mode"]), (&json!("generative"), &json!("both")));
     assert!(both["speed_up"].as_f64().unwrap() > 0.0 && both.get("slot_accuracy_pct").is_some());
     let asked = server.all();
     let prompt = asked.iter().find(|request| {
@@ -357,6 +359,30 @@ fn a_run_that_stops_early_says_so_in_the_receipt_the_reports_a_replay_and_a_comp
         let notes = &place.receipt(&format!("{now}.compared"))["comparison"]["notes"];
         assert!(notes[0].as_str().unwrap().starts_with(&told), "{notes}");
     }
+}
+
+#[test]
+fn when_several_models_answer_the_receipt_names_all_of_them() {
+    let place = place();
+    let server = Server::answering(|request| {
+        if request.head.starts_with("GET") {
+            return (404, String::new());
+        }
+        let state = request.state();
+        let reply = completion(&says(&state, &request.schema()).to_string());
+        (200, if state.contains("support") { reply.replace("tiny-model", "big-model") } else { reply })
+    });
+    let output = place.run(&server.url, &["bench", "-d", "c.jsonl", "-o", "r.json"]);
+    assert!(stderr(&output).contains("2 models answered: tiny-model, big-model"), "{}", stderr(&output));
+    let receipt = place.receipt("r.json");
+    assert_eq!(
+        (&receipt["target_model"], &receipt["settings"]["models"]),
+        (&json!("tiny-model"), &json!(["tiny-model", "big-model"]))
+    );
+    let fit = ["calibrate", "fit", "-t", "p.json.tmpl", "--from-receipt", "r.json", "-o", "c.json"];
+    let output = place.run(&server.url, &fit);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("several models answered"), "{}", stderr(&output));
 }
 
 #[test]

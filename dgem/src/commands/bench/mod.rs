@@ -30,6 +30,9 @@ use crate::overrides::Overrides;
 use crate::settings::{Settings, parse_duration};
 use crate::template::Catalogue;
 
+/// In the settings of a receipt: all models that answered, where there was more than one.
+pub(super) const MODELS: &str = "models";
+
 /// Who is asked what, and how.
 pub(super) struct Asked<'a> {
     /// `None`: the cases of the suite.
@@ -156,7 +159,7 @@ pub(super) async fn measure<S: Suite>(
     super::warn_other_model(wanted.as_deref(), models.first().map(String::as_str));
     if models.len() > 1 {
         warn(&format!("{} models answered: {}", models.len(), visible(&join(&models))));
-        origin.settings.insert("models".to_owned(), json!(models));
+        origin.settings.insert(MODELS.to_owned(), json!(models));
     }
     origin.target_model = models.into_iter().next().or(wanted);
     origin.timestamp = timestamp();
