@@ -64,6 +64,7 @@ $earlier" "take another RUN, or the same as then; now it is:
 $begun"
 else
   printf '%s\n' "$begun" >"$scratch/run.txt"
+  shown "$scratch/run.txt"
   # Only if nobody else has begun it by now.
   apply storage cp "$scratch/run.txt" "gs://$batch_bucket/$run/run.txt" --if-generation-match=0
 fi
@@ -75,6 +76,7 @@ apply storage cp "$rows" "gs://$batch_bucket/$run/rows.$form"
 sed -e "s|\${REGION}|$GCP_REGION|; s|\${PROJECT}|$GCP_PROJECT|; s|\${TASKS}|$tasks|; s|\${PARALLEL}|$parallel|; s|\${JOBS}|$jobs|" \
   -e "s|\${IMAGE}|$image@$digest|; s|\${RUN}|$run|; s|\${TEMPLATE}|$template|; s|\${URL}|$url|; s|\${BUCKET}|$batch_bucket|" \
   "$root/cloudrun/batch-job.yaml" >"$scratch/job.yaml"
+shown "$scratch/job.yaml"
 apply run jobs replace "$scratch/job.yaml" "--region=$GCP_REGION"
 apply run jobs execute "$job" "--region=$GCP_REGION" --wait
 say "results: gcloud storage cat 'gs://$batch_bucket/$run/results-*.jsonl'"

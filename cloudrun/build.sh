@@ -23,8 +23,9 @@ bind artifacts repositories add-iam-policy-binding dgem "--location=$GCP_REGION"
 
 # build TAG DOCKERFILE CAPABILITY
 build() {
-  local tag=$revision-$1 found
-  found=$(query artifacts docker images describe "$image:$tag" '--format=value(image_summary.digest)') || found=
+  local tag=$revision-$1 found=
+  # What is not committed may be something else by now.
+  [[ $revision == *-dirty ]] || found=$(query artifacts docker images describe "$image:$tag" '--format=value(image_summary.digest)') || found=
   if [ -n "$found" ]; then
     say "$image:$tag is there already: $found"
     return

@@ -59,6 +59,7 @@ if [ -n "$token_secret" ]; then
   secret=,_SECRET=$token_secret
   config=$scratch/stage.yaml
   sed 's/^# token: //' "$root/cloudrun/stage.yaml" >"$config"
+  shown "$config"
 fi
 apply builds submit "$root/cloudrun" "--config=$config" "--region=$GCP_REGION" \
   "--service-account=projects/$GCP_PROJECT/serviceAccounts/$(account dgem-build)" \

@@ -14,7 +14,10 @@ folder=$1 to=$2 repo=$3 commit=$4
 }
 
 # Whoever reads while files are replaced must not take them for a whole.
-gcloud storage rm "$to/MANIFEST.json" 2>/dev/null || true
+gcloud storage rm "$to/MANIFEST.json" 2>/dev/null || ! gcloud storage ls "$to/MANIFEST.json" 2>/dev/null || {
+  echo "error: $to/MANIFEST.json is of an earlier copy and cannot be removed" >&2
+  exit 1
+}
 # gcloud compares the checksum of every file with that of the object.
 gcloud storage rsync "$folder" "$to" --recursive --delete-unmatched-destination-objects --exclude='(^|.*/)\..*'
 

@@ -16,8 +16,7 @@ name_things
 name_revision
 name_weights
 name_server 32768 "$default_quant"
-vm=${VM:-dgem-$precision}
-formed VM "$vm" '[a-z]([a-z0-9-]{0,61}[a-z0-9])?' 'is no name of a machine' 'at most 63 of a-z, 0-9 and -, as in VM=dgem-4'
+name_machine "dgem-$precision"
 name_network
 [ "$network" != none ] || fail "NETWORK=none is for Cloud Run only; a machine stands in a network" "name one with NETWORK and SUBNET"
 spot=STANDARD
@@ -54,9 +53,9 @@ there compute machine-types describe "$machine" "--zone=$zone" '--format=value(n
 [ -z "$secret" ] || need_secret "$secret"
 staged_commit
 image_digest "$revision-cuda80"
-# What the startup script reads, and in dgem-host what else the machine was made with.
+# What the startup script reads (each has a value: what is missing there is a failure), and in dgem-host what else the machine was made with.
 metadata=$(printf '%s~' "dgem-ctx=$ctx" "dgem-device-map=$device_map" "dgem-gpus=$gpus" "dgem-host=$machine,$spot,$network,$subnet,$max_run,$ranges" \
-  "dgem-image=$image@$digest" "dgem-key-secret=$secret" "dgem-listen=$listen" "dgem-quant=$quant" "dgem-weights=gs://$weights_bucket/$commit/$model")
+  "dgem-image=$image@$digest" "dgem-key-secret=${secret:-none}" "dgem-listen=$listen" "dgem-quant=$quant" "dgem-weights=gs://$weights_bucket/$commit/$model")
 metadata=${metadata%'~'}
 
 if found=$(query compute instances describe "$vm" "--zone=$zone" '--format=json(status,metadata.items)'); then

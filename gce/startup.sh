@@ -34,8 +34,10 @@ gpus=$(metadata dgem-gpus)
 quant=$(metadata dgem-quant)
 ctx=$(metadata dgem-ctx)
 listen=$(metadata dgem-listen)
-device_map=$(metadata dgem-device-map) || device_map=
-key_secret=$(metadata dgem-key-secret) || key_secret=
+device_map=$(metadata dgem-device-map)
+key_secret=$(metadata dgem-key-secret)
+# A server that others reach asks for a key, or does not start.
+[ "$listen" = 127.0.0.1 ] || [ "$key_secret" != none ]
 registry=${image%%/*}
 model=${weights##*/}
 
@@ -67,15 +69,16 @@ fi
 
 enter server
 options=(--publish "$listen:8080:8080")
-if [ -n "$key_secret" ]; then
+if [ "$key_secret" != none ]; then
   # The server's user, and nobody else, reads the key.
   (umask 077 && docker run --rm --network host "$cli" gcloud secrets versions access latest "--secret=$key_secret" >"$state/key.new")
+  [ -s "$state/key.new" ]
   chown 10001 "$state/key.new"
   mv "$state/key.new" "$state/key"
   options+=(--volume "$state/key:/run/key:ro" --env DGEMMA_API_KEY_FILE=/run/key)
 fi
 for ((gpu = 0; gpu < gpus; gpu++)); do options+=(--device "/dev/nvidia$gpu"); done
-[ -z "$device_map" ] || options+=(--env "DGEMMA_DEVICE_MAP=$device_map")
+[ "$device_map" = none ] || options+=(--env "DGEMMA_DEVICE_MAP=$device_map")
 docker rm --force dgemma >/dev/null 2>&1 || true
 docker run --detach --name dgemma --restart always --log-driver=json-file --log-opt max-size=50m \
   --device /dev/nvidiactl --device /dev/nvidia-uvm "${options[@]}" \

@@ -3,7 +3,7 @@
 # that what is printed is what would run in an empty project. Read next: scripts/settings.sh, then cloudrun/deploy.sh.
 # shellcheck shell=bash
 
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+root=$(CDPATH='' cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 say() { printf '%s\n' "$*" >&2; }
 
@@ -41,6 +41,7 @@ case ${1:-} in
   --dry-run) dry=1 ;;
   *) fail "$(basename "$0") takes no argument but --dry-run, not '$1'" "settings are variables of the environment; docs/deploy.md lists them" ;;
 esac
+[ -z "$dry" ] || say "dry run: commands are printed, as in an empty project, and none is run"
 # A question of gcloud's own would wait for an answer that nobody sees asked.
 export CLOUDSDK_CORE_DISABLE_PROMPTS=1
 # Commands are printed here even where the output of `query` is captured.
@@ -72,6 +73,14 @@ query() {
     broken "this question failed: $(quoted "$@")" "$again" || kill -USR1 $$
   fi
   return 2
+}
+
+# shown FILE: what stands in a file that a command names, where a dry run only prints the command and then deletes the file.
+shown() {
+  [ -z "$dry" ] || {
+    say "$1 holds:"
+    sed 's/^/  /' "$1" >&2
+  }
 }
 
 # there WORD…: whether a question finds something.

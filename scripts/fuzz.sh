@@ -4,7 +4,7 @@
 # the package registry into the cache the first time. Inputs that were found are kept there too, so later runs begin with them; an
 # input that breaks something lies in fuzz/artifacts/TARGET afterwards, and the script fails.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+CDPATH='' cd "$(dirname "$0")/.."
 seconds=${1:-15}
 [ $# -eq 0 ] || shift
 targets=("$@")

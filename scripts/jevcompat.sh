@@ -4,7 +4,7 @@
 # Usage: scripts/jevcompat.sh [SERVER], by default bin/dgemma-server. Needs python3 with venv and, the first time, PyPI.
 set -euo pipefail
 . "$(dirname "$0")/python.sh"
-root=$(cd "$(dirname "$0")/.." && pwd)
+root=$(CDPATH='' cd "$(dirname "$0")/.." && pwd)
 server=${1:-$root/bin/dgemma-server}
 key=demo-key-of-the-conformance-run
 export NO_PROXY=127.0.0.1 no_proxy=127.0.0.1

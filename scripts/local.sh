@@ -4,10 +4,18 @@
 # dgemma-server.pid, its output in server.log. A server in the foreground: bin/dgemma-server.
 set -euo pipefail
 
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+root=$(CDPATH='' cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 server=$root/bin/dgemma-server
 pid_file=$root/dgemma-server.pid
 log=$root/server.log
+
+for number in "${WAIT_SECONDS:-600}" "${STOP_SECONDS:-15}"; do
+  [[ $number =~ ^(0|[1-9][0-9]{0,5})$ ]] || {
+    echo "error: WAIT_SECONDS and STOP_SECONDS are whole numbers, not '$number'" >&2
+    echo "hint: WAIT_SECONDS=600 STOP_SECONDS=15" >&2
+    exit 2
+  }
+done
 
 say() { printf '%s\n' "$*" >&2; }
 

@@ -2,7 +2,7 @@
 # until it is ready and sets `url`; it is stopped when the script ends.
 # shellcheck shell=bash
 
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+root=$(CDPATH='' cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 server_log=$(mktemp -t dgemma-server.XXXXXX)
 server_pid=
 url=

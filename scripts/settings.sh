@@ -84,6 +84,12 @@ name_service() {
   formed SERVICE "$service" '[a-z]([a-z0-9-]{0,47}[a-z0-9])?' 'is no name of a service' 'at most 49 of a-z, 0-9 and -, as in SERVICE=dgemma'
 }
 
+# name_machine DEFAULT
+name_machine() {
+  vm=${VM:-$1}
+  formed VM "$vm" '[a-z]([a-z0-9-]{0,61}[a-z0-9])?' 'is no name of a machine' 'at most 63 of a-z, 0-9 and -, as in VM=dgem-4'
+}
+
 name_network() {
   network=${NETWORK:-default} subnet=${SUBNET:-default}
   local name='[a-z]([a-z0-9-]{0,61}[a-z0-9])?'

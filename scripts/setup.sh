@@ -3,7 +3,7 @@
 # Called by `make setup`, which builds afterwards. Changes nothing.
 set -euo pipefail
 
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+root=$(CDPATH='' cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 system=$(uname -s)
 missing=0
 

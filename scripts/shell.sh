@@ -5,7 +5,7 @@
 # BLESS=1 writes the golden files of scripts/tests/golden anew.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/python.sh"
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+root=$(CDPATH='' cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 python_environment shell
 export PATH=$environment/bin:$PATH PYTHON=$environment/bin/python
 cd "$root"

@@ -135,6 +135,11 @@ F
   ALLOW_DIRTY=0 refused 2 'not committed' "$copy/cloudrun/build.sh"
   ALLOW_DIRTY=1 "$copy/cloudrun/build.sh"
   grep -- '-dirty-cuda80' "$CALLS"
+  # There may be an image of other changes under that tag.
+  images_are_built
+  : >"$CALLS"
+  ALLOW_DIRTY=1 "$copy/cloudrun/build.sh"
+  [ "$(grep -c 'builds submit' "$CALLS")" -eq 2 ]
 }
 
 @test "stage: downloads one commit and names it everywhere" {
@@ -227,6 +232,16 @@ exit 22'
   [ "$status" -ne 0 ]
   [[ $output == *'sub/a.safetensors is not there in its 7 bytes'* ]]
   lacks "$CALLS" 'storage cp'
+  # An earlier manifest that stays would call files whole that are being replaced.
+  : >"$ANSWERS"
+  : >"$CALLS"
+  answer 'storage rm *' 1
+  answer 'storage ls *' 0 "$to/MANIFEST.json\n"
+  answer 'storage objects list *' 0 "$listed"
+  run bash "$root/cloudrun/upload.sh" "$folder" "$to" owner/m "$commit"
+  [ "$status" -ne 0 ]
+  [[ $output == *'cannot be removed'* ]]
+  lacks "$CALLS" 'storage (rsync|cp)'
   run bash "$root/cloudrun/upload.sh" "$folder/sub" "$to" owner/m "$commit"
   [ "$status" -ne 0 ]
   [[ $output == *'holds no checkpoint'* ]]
@@ -273,8 +288,33 @@ exit 22'
 @test "deploy: an instance is sent as many requests as find places for the most draws" {
   reads=$(sed -nE 's/^ *max_reads: ([0-9]+),.*/\1/p' "$root/decision/src/limits.rs")
   places=$(sed -nE '/"DGEMMA_QUEUE"/s/.*default_value_t = ([0-9]+),.*/\1/p' "$root/dgemma-server/src/cli.rs")
-  [ "$reads" -eq 32 ]
+  # The numbers that the script reckons with.
+  grep -qx "most_draws=$reads" "$root/cloudrun/deploy.sh"
+  grep -qF "queue_places=\${QUEUE:-$places}" "$root/cloudrun/deploy.sh"
   grep -q -- "--concurrency=$((places / reads)) " "$BATS_TEST_DIRNAME/golden/deploy-l4.txt"
+}
+
+@test "deploy: as many instances as the decisions that are wanted at a time need, or as many as are named" {
+  images_are_built
+  weights_are_staged
+  subnet_is_there
+  answer 'run services describe *' 0 'https://dgemma-1.run.app\n'
+  while read -r settings concurrency instances; do
+    : >"$CALLS"
+    # shellcheck disable=SC2086 # several words
+    env ${settings//;/ } "$root/cloudrun/deploy.sh"
+    grep -q -- " --concurrency=$concurrency .* --max-instances=$instances " "$CALLS" || { echo "$settings" && false; }
+  done <<'F'
+A=1 64 3
+CONCURRENT_DECISIONS=1 64 1
+CONCURRENT_DECISIONS=64 64 1
+CONCURRENT_DECISIONS=65 64 2
+QUEUE=4096 128 2
+QUEUE=32 1 192
+QUEUE=1000000 1000 1
+QUEUE=64;CONCURRENT_DECISIONS=5 2 3
+MAX_INSTANCES=7;CONCURRENT_DECISIONS=1 64 7
+F
 }
 
 @test "deploy: without the image or the weights nothing is deployed, and nobody else's image is taken" {
@@ -319,6 +359,10 @@ exit 22'
   "$root/cloudrun/batch.sh"
   golden batch
   dry batch "$root/cloudrun/batch.sh"
+  # The files that the commands name are gone then, so what stands in them is shown.
+  grep -q 'job.yaml holds:' "$BATS_TEST_TMPDIR/told"
+  grep -q '  taskCount: 200' "$BATS_TEST_TMPDIR/told"
+  grep -q 'dry run: .* none is run' "$BATS_TEST_TMPDIR/told"
   cp "$KEPT/job.yaml" "$BATS_TEST_TMPDIR/filled.yaml"
   lacks "$KEPT/job.yaml" '^[^#]*[$][{]'
   grep -q 'taskCount: 200' "$KEPT/job.yaml"
@@ -474,6 +518,10 @@ exec '$root/bin/dgem' \"\$@\""
   answer 'run services describe *' 0 'https://dgemma-1.run.app\n'
   weights_are_staged
   subnet_is_there
+  # A `cd` that looks elsewhere, and says so.
+  export CDPATH=$BATS_TEST_TMPDIR:.
+  cd "$copy"
+  cloudrun/build.sh
   cd /
   "$copy/cloudrun/build.sh"
   REVISION=$commit "$copy/cloudrun/stage.sh"

@@ -37,3 +37,23 @@ load common
     done
   done
 }
+
+@test "the user of the images is the one who owns what is mounted, and the tools on the way are one version" {
+  user=$(sed -n 's/^USER //p' "$root/cloudrun/Dockerfile")
+  for file in cloudrun/Dockerfile cloudrun/cpu.Dockerfile; do
+    grep -q "useradd --uid $user " "$root/$file"
+    grep -qx "USER $user" "$root/$file"
+  done
+  grep -q "uid=$user;gid=$user" "$root/cloudrun/deploy.sh"
+  for file in cloudrun/service.yaml cloudrun/batch-job.yaml; do grep -q "uid=$user,gid=$user" "$root/$file"; done
+  grep -q "chown $user " "$root/gce/startup.sh"
+  [ "$(grep -ohE 'google-cloud-cli:[^ ]+' "$root/cloudrun/stage.yaml" "$root/gce/startup.sh" | sort -u | wc -l)" -eq 1 ]
+}
+
+@test "the forms of weights and numbers that the scripts take are the server's" {
+  for word in $(sed -nE "s/.*formed (QUANT|DTYPE) \"[^\"]*\" '([^']*)'.*/\2/p" "$root/scripts/settings.sh" | tr '|' ' '); do
+    grep -qiE "name = \"$word\"|^    $word,\$" "$root/dgemma-server/src/cli.rs" || { echo "the server has no $word" && false; }
+    count=$((${count:-0} + 1))
+  done
+  [ "$count" -eq 6 ]
+}

@@ -90,3 +90,20 @@ echo '{\"sha\": \"$commit\"}'"
     done
   done
 }
+
+@test "the defaults in the guide are those of the scripts" {
+  count=0
+  for pair in $(cat "$root"/cloudrun/*.sh "$root"/gce/deploy.sh | grep -oE '[$][{](QUEUE|CONCURRENT_DECISIONS|TASKS|PARALLEL|JOBS|MAX_RUN|GCP_ZONE|HF_ENDPOINT|TEMPLATE):-[^}]+' | sed 's/^..//; s/:-/=/'); do
+    names=$(grep -oE "^\| [^|]*\`${pair%%=*}\`[^|]*" "$root/docs/deploy.md" | grep -oE '[A-Z_]{3,}')
+    values=$(grep -E "^\| [^|]*\`${pair%%=*}\`" "$root/docs/deploy.md" | cut -d '|' -f 3 | tr -d '`,')
+    at=$(grep -nx "${pair%%=*}" <<<"$names" | cut -d : -f 1)
+    read -ra words <<<"$values"
+    [ "${words[at - 1]}" = "${pair#*=}" ] || { echo "$pair: the guide says $values" && false; }
+    count=$((count + 1))
+  done
+  [ "$count" -eq 9 ]
+  # How many instances that makes.
+  grep -qF ' --concurrency=64 ' "$BATS_TEST_DIRNAME/golden/deploy-l4.txt"
+  grep -qF '192 / 64 = 3' "$root/docs/deploy.md"
+  grep -qF ' --max-instances=3 ' "$BATS_TEST_DIRNAME/golden/deploy-l4.txt"
+}

@@ -201,23 +201,35 @@ F
 machine() {
   export DGEM_STATE="$BATS_TEST_TMPDIR/state" DGEM_DRIVER="$BATS_TEST_TMPDIR/nvidia" DGEM_SERIAL=$BATS_TEST_TMPDIR/serial
   export DGEM_POLL_SECONDS=0 KEY=${KEY:-}
-  fake curl <<'F'
+  # With FAILED, a file, each command line fails the first time it is seen.
+  once=$BATS_TEST_TMPDIR/once
+  cat >"$once" <<'F'
+line="${0##*/} $*"
+if [ -n "${FAILED:-}" ] && ! grep -qxF -- "$line" "$FAILED"; then echo "$line" >>"$FAILED" && exit 9; fi
+F
+  fake curl <<F
 #!/bin/bash
+. "$once"
+F
+  cat >>"$BATS_TEST_TMPDIR/bin/curl" <<'F'
 case ${!#} in
   */dgem-image) echo europe-west4-docker.pkg.dev/p/dgem/dgemma@sha256:7 ;;
   */dgem-weights) echo gs://b/5/m ;;
   */dgem-gpus) echo 2 ;;
   */dgem-quant) echo none ;;
   */dgem-ctx) echo 32768 ;;
-  */dgem-listen) echo 127.0.0.1 ;;
+  */dgem-listen) echo "${LISTEN:-127.0.0.1}" ;;
   */dgem-device-map) echo cuda:0=0-14,cuda:1=15-29 ;;
-  */dgem-key-secret) echo "$KEY" ;;
+  */dgem-key-secret) echo "${KEY:-none}" ;;
   */readyz) [ -z "$NEVER" ] ;;
   *) exit 22 ;;
 esac
 F
-  fake docker <<'F'
+  fake docker <<F
 #!/bin/bash
+. "$once"
+F
+  cat >>"$BATS_TEST_TMPDIR/bin/docker" <<'F'
 echo "docker $*" >>"$CALLS"
 case "$*" in
   'image inspect'*) grep -q 'docker pull' "$CALLS" ;;
@@ -227,16 +239,20 @@ case "$*" in
   logs*) echo 'the last words of the server' ;;
 esac
 F
-  fake cos-extensions <<'F'
+  fake cos-extensions <<F
 #!/bin/bash
+. "$once"
+F
+  cat >>"$BATS_TEST_TMPDIR/bin/cos-extensions" <<'F'
 echo "cos-extensions $*" >>"$CALLS"
 mkdir -p "$DGEM_DRIVER/bin"
 printf '#!/bin/bash\n' >"$DGEM_DRIVER/bin/nvidia-smi"
 chmod +x "$DGEM_DRIVER/bin/nvidia-smi"
 F
   for name in mount mountpoint docker-credential-gcr chown; do
-    fake "$name" <<<'#!/bin/bash
-echo "${0##*/} $*" >>"$CALLS"'
+    fake "$name" <<<"#!/bin/bash
+. '$once'
+echo \"\${0##*/} \$*\" >>\"\$CALLS\""
   done
 }
 
@@ -278,6 +294,35 @@ echo "${0##*/} $*" >>"$CALLS"'
   grep -q 'DGEMMA_API_KEY_FILE=/run/key' "$CALLS"
   lacks "$CALLS" key_canary
   lacks "$DGEM_SERIAL" key_canary
+}
+
+@test "startup: every command may fail: its phase is told, and at the next boot all is repaired" {
+  KEY=dgem-key machine
+  export FAILED=$BATS_TEST_TMPDIR/failed
+  : >"$FAILED"
+  # What an earlier boot left is not there again after each failure, but the driver, the image and the weights are.
+  for boot in $(seq 60); do
+    run bash "$root/gce/startup.sh"
+    [ "$status" -ne 0 ] || break
+    [[ $(tail -n 1 "$DGEM_SERIAL") == 'dgem-startup: failed in: '* ]]
+    lacks "$DGEM_SERIAL" 'dgem-startup: ready'
+  done
+  [ "$(tail -n 1 "$DGEM_SERIAL")" = 'dgem-startup: ready' ]
+  [ "$boot" -ge 15 ]
+  # Never without the key.
+  lacks <(grep 'run --detach' "$CALLS" | grep -v DGEMMA_API_KEY_FILE) .
+}
+
+@test "startup: a server that others reach does not start without a key" {
+  machine
+  LISTEN=0.0.0.0 run bash "$root/gce/startup.sh"
+  [ "$status" -ne 0 ]
+  [[ $(tail -n 1 "$DGEM_SERIAL") == 'dgem-startup: failed in: '* ]]
+  # Nor when it cannot be told whether there is one.
+  sed -i 's|.*/dgem-key-secret) .*|  */dgem-key-secret) exit 22 ;;|' "$BATS_TEST_TMPDIR/bin/curl"
+  run bash "$root/gce/startup.sh"
+  [ "$status" -ne 0 ]
+  lacks "$CALLS" 'run --detach'
 }
 
 @test "startup: a failure is told on the serial port, with its phase" {

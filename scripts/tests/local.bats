@@ -194,3 +194,25 @@ printf "%s|" "$PWD" "$@"'
   [ "$status" -eq 0 ]
   local_sh stop
 }
+
+@test "the scripts find their tree where cd looks elsewhere" {
+  tree <<<'#!/bin/bash'
+  cd "$copy"
+  mkdir -p elsewhere/scripts
+  CDPATH=$copy/elsewhere:. scripts/setup.sh >/dev/null
+  CDPATH=$copy/elsewhere:. run scripts/local.sh status
+  [ "$status" -eq 3 ]
+  [ "$output" = 'dgemma-server: stopped' ]
+}
+
+@test "times that are no numbers are refused, and not reckoned with" {
+  server
+  for name in WAIT_SECONDS STOP_SECONDS; do
+    for value in 'a[$(touch "$BATS_TEST_TMPDIR/canary")]' 08 1.5; do
+      run env "$name=$value" "$copy/scripts/local.sh" serve
+      [ "$status" -eq 2 ]
+      [[ $output == *'are whole numbers'*hint:* ]]
+    done
+  done
+  [ ! -e "$BATS_TEST_TMPDIR/canary" ]
+}

@@ -109,6 +109,21 @@ each_fails() {
   [ "$(things | wc -l)" -ge 14 ]
 }
 
+@test "what somebody else makes at the same moment is taken, and not an error" {
+  prepare
+  fake gcloud <<'F'
+#!/bin/bash
+case "$*" in *' create '*) "$REAL" "$@" && echo 'ERROR: ALREADY_EXISTS' >&2 && exit 1 ;; esac
+exec "$REAL" "$@"
+F
+  export REAL=$root/scripts/tests/world/gcloud PATH=$BATS_TEST_TMPDIR/bin:$PATH
+  for script in build stage deploy batch; do "$root/cloudrun/$script.sh"; done
+  # Not a machine: what it was made with is looked at first.
+  run "$root/gce/deploy.sh"
+  [ "$status" -eq 1 ]
+  "$root/gce/deploy.sh"
+}
+
 @test "two batches at a time are two jobs, and a run is begun only once" {
   deployed
   RUN=second "$root/cloudrun/batch.sh"
@@ -229,6 +244,9 @@ F
   [ "$status" -eq 0 ]
   [[ $output == *'services: dgemma'*'other is gone. The other services cost'* ]]
   [ "$(things | grep ^./service/)" = './service/europe-west4|dgemma' ]
+  # All is all.
+  SERVICE=other ALL=1 "$root/cloudrun/teardown.sh"
+  lacks <(things) '^./service/'
 }
 
 @test "teardown: ALL=1 leaves nothing, but what has no label and what other regions use" {
@@ -271,6 +289,17 @@ F
   [ "$status" -eq 1 ]
   [[ $output == *'could not list: gcloud compute disks list'* ]]
   [ "$(things | grep -c ^./machine/)" -eq 0 ]
+}
+
+@test "teardown: with VM the other machines stay, and the rules that they need" {
+  deployed
+  VM=mine "$root/gce/deploy.sh"
+  VM=mine run "$root/gce/teardown.sh"
+  [ "$status" -eq 0 ]
+  [[ $output == *'rules stay'*'no machine mine remains'* ]]
+  [ "$(things | grep -cE '^./(machine|disk|rule)/')" -eq 3 ]
+  VM=dgem-4 "$root/gce/teardown.sh"
+  lacks <(things) '^./(machine|disk|rule)/'
 }
 
 @test "teardown: machines in all zones, with the disks they had and those that outlived theirs, and no other" {
