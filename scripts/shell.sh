@@ -45,16 +45,24 @@ if ! command -v gcloud >/dev/null; then
   exit 0
 fi
 export CLOUDSDK_CONFIG=$scratch/config CLOUDSDK_CORE_DISABLE_PROMPTS=1
+# What this version of it has accepted once it need not read again: it takes a fifth of a second for a line.
+version=$(cat "$(dirname "$(readlink -f "$(command -v gcloud)")")/../VERSION") || version=unknown
+accepted=$environment/accepted-by-gcloud-$version
+touch "$accepted"
 # Behind `--` stand words for ssh. Of lines that differ only in our own names the first is enough.
-sed -E "s/ -- .*//; s#$root#ROOT#g; s#${TMPDIR:-/tmp}/([^ ]|\\\\ )*/#TMP/#g" "$EVERY_CALL" scripts/tests/golden/*.txt | LC_ALL=C sort -u |
-  awk '{shape = $0; gsub(/[^ =]*(dgem|my-project|europe-west4|ROOT|TMP)[^ ]*/, "X", shape)} !seen[shape]++' >"$scratch/lines"
+sed -E "s/ -- .*//; s#$root#ROOT#g; s#${TMPDIR:-/tmp}/([^ ]|\\\\ )*/#TMP/#g; s/([^0-9a-f])[0-9a-f]{12}([^0-9a-f])/\10123456789ab\2/g" "$EVERY_CALL" scripts/tests/golden/*.txt |
+  LC_ALL=C sort -u | awk '{shape = $0; gsub(/[^ =]*(dgem|my-project|europe-west4|ROOT|TMP)[^ ]*/, "X", shape)} !seen[shape]++' >"$scratch/all"
+grep -vxFf "$accepted" "$scratch/all" >"$scratch/lines" || true
 jq -R '{command_string: .}' "$scratch/lines" | jq -s . >"$scratch/commands.json"
-gcloud meta lint-gcloud-commands "--commands-file=$scratch/commands.json" >"$scratch/verdicts.json"
+echo '[]' >"$scratch/verdicts.json"
+[ ! -s "$scratch/lines" ] || gcloud meta lint-gcloud-commands "--commands-file=$scratch/commands.json" >"$scratch/verdicts.json"
 jq -r '.[] | select(.success | not) | "\(.command_string)\n  \(.error_message)"' "$scratch/verdicts.json" >"$scratch/wrong"
 count=$(jq 'length' "$scratch/verdicts.json")
+known=$(($(wc -l <"$scratch/all") - $(wc -l <"$scratch/lines")))
 if [ -s "$scratch/wrong" ] || [ "$count" -ne "$(wc -l <"$scratch/lines")" ]; then
   cat "$scratch/wrong"
   echo "gcloud's own parser refuses these command lines, or did not read all" >&2
   exit 1
 fi
-echo "gcloud's own parser: $count command lines"
+[ "$version" = unknown ] || cat "$scratch/lines" >>"$accepted"
+echo "gcloud's own parser: $count command lines, and $known that it has accepted before"
