@@ -195,6 +195,32 @@ impl Template {
         self.request(variables).and_then(|request| self.0.with_state(request))
     }
 
+    /// [`Self::request`] for a state that comes from elsewhere: a variable may be missing that only the template's own state shows.
+    pub fn request_for_other_state(&self, variables: &Variables) -> Result<Request, Error> {
+        let missing = match self.request(variables) {
+            Err(error @ Error::UndefinedVariable { .. }) => error,
+            done => return done,
+        };
+        let absent: Vec<&str> = self
+            .variables()
+            .into_iter()
+            .filter(|variable| variable.required && !variables.contains(variable.name))
+            .map(|variable| variable.name)
+            .collect();
+        // Each is filled with a text of its own, to see where it ends up.
+        let marked = |number: usize| format!("dgem-absent-variable-{number}-");
+        let fill = |(number, name): (usize, &&str)| ((*name).to_owned(), Value::String(marked(number)));
+        let filled = variables.clone().or_else(&absent.iter().enumerate().map(fill).collect());
+        let Ok(request) = self.request(&filled) else { return Err(missing) };
+        let schema = request.schema.to_value().to_string();
+        let only_in_state =
+            |number: usize| request.state.contains(&marked(number)) && !schema.contains(&marked(number));
+        match (0..absent.len()).find(|number| !only_in_state(*number)) {
+            Some(number) => Err(self.0.undefined(absent[number], variables)),
+            None => Ok(request),
+        }
+    }
+
     /// [`Self::request_with_state`] for many at once: each costs a share of one thread with limits. Those with pictures need no
     /// state beside them.
     pub fn requests(&self, all: Vec<(Variables, bool)>) -> Vec<Result<Request, Error>> {

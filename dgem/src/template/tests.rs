@@ -56,6 +56,22 @@ fn case_10_a_missing_variable_is_named_with_file_line_and_what_was_given() {
 }
 
 #[test]
+fn with_a_state_from_elsewhere_only_what_the_questions_need_is_missed() {
+    let other =
+        |source: &str| template(source).unwrap().request_for_other_state(&variables(json!({"given": 1})));
+    let state = "{\"a\": {{ a | json_encode }}, \"b\": \"<{{ b | json_str }}>\"}";
+    assert_eq!(other(&asking(ONE, state)).unwrap().schema.questions.len(), 1);
+    let shown = "[{\"id\":\"q\",\"type\":\"boolean\",\"instructions\":{{ a | json_encode }}}]";
+    let chosen = format!("{{% if b == \"x\" %}}{ONE}{{% else %}}{shown}{{% endif %}}");
+    for (questions, name) in
+        [(shown, "`a`"), (&format!("{{% if c == 1 %}}{ONE}{{% endif %}}"), "`c`"), (&chosen, "`a`")]
+    {
+        let message = other(&asking(questions, state)).unwrap_err().to_string();
+        assert!(message.contains(name) && message.contains("given: `given`"), "{message}");
+    }
+}
+
+#[test]
 fn case_10_a_variable_the_metadata_requires_is_missed_even_where_the_template_would_get_by() {
     let source =
         format!("{{# dgem: {{\"required\": [\"x\"]}} #}}{}", asking(ONE, "{{ x | default(value=1) }}"));

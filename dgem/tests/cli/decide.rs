@@ -240,6 +240,9 @@ fn a_given_state_wins_over_that_of_the_template() {
     let server = Server::deciding(&support_reply());
     decide(&server.url).args(["-v", TICKET, "--state", "[1]"]).assert().success();
     assert_eq!(server.request().state(), "[1]");
+    // Variables that only the template's own state shows are not needed then.
+    decide(&server.url).args(["--state", "-"]).write_stdin("from elsewhere").assert().success();
+    assert_eq!(server.request().state(), "from elsewhere");
 }
 
 #[test]

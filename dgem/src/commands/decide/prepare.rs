@@ -83,7 +83,8 @@ fn from_template(
     let template = Catalogue::new(&args.catalogue, environment).load(origin)?;
     let request = match (&given, args.images.is_empty()) {
         (None, true) => template.request_with_state(variables)?,
-        _ => template.request(variables)?,
+        (None, false) => template.request(variables)?,
+        (Some(_), _) => template.request_for_other_state(variables)?,
     };
     super::super::template::warn_unknown(&template, variables, &request);
     if args.images.is_empty() && template.metadata().image {
