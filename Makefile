@@ -5,7 +5,7 @@ SHELL := /bin/bash
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help build demo test lint clean setup download serve stop status local-up local-status local-down \
+.PHONY: help build demo bench test lint clean setup download serve stop status local-up local-status local-down \
 	cloudrun-pin cloudrun-build cloudrun-stage cloudrun-deploy cloudrun-batch cloudrun-teardown gce-deploy gce-teardown test-scripts
 
 help: ## List the targets
@@ -18,6 +18,9 @@ build: ## Build dgem and dgemma-server, linked into bin/
 
 demo: build ## Start the server on the demo model, make one decision, stop the server
 	@scripts/demo.sh
+
+bench: build ## Start the server on the demo model (or MODEL=DIR), run the cases of `dgem bench`, stop the server
+	@scripts/bench/triage.sh $(MODEL)
 
 # Selected out of the workspace: a package alone has other features, and its libraries would be built again.
 MODEL_TESTS := --workspace --locked --lib --test model --test memory

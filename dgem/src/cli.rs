@@ -43,7 +43,6 @@ pub use template::{CheckArgs, ListArgs, NewArgs, RenderArgs, ShowArgs, TemplateA
     version,
     long_version = setup::LONG_VERSION,
     about,
-    disable_help_subcommand = true,
     arg_required_else_help = true,
     after_long_help = exit::HELP
 )]

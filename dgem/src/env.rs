@@ -5,6 +5,8 @@
 
 use std::collections::HashMap;
 
+use decision::closest;
+
 /// Base URL of the server, up to and including `/v1`.
 pub const URL: &str = "DGEM_URL";
 /// Model name sent with every request.
@@ -113,16 +115,39 @@ const ALL: &[&str] = &[
     IAM_ENDPOINT,
 ];
 
+const PREFIX: &str = "DGEM_";
+
+fn misspelt(set: impl Iterator<Item = String>) -> Vec<(String, &'static str)> {
+    let known = || ALL.iter().filter_map(|name| name.strip_prefix(PREFIX));
+    let meant = |name: String| {
+        let own = name.strip_prefix(PREFIX).filter(|_| !ALL.contains(&name.as_str()))?;
+        let close = closest(own, known())?;
+        let full = ALL.iter().find(|full| full.strip_prefix(PREFIX) == Some(close))?;
+        Some((name, *full))
+    };
+    set.filter_map(meant).collect()
+}
+
 /// A snapshot of the variables above.
 #[derive(Clone, Default)]
 pub struct Environment {
     values: HashMap<&'static str, String>,
+    /// Variables that are set and look like one of ours, with its name.
+    misspelt: Vec<(String, &'static str)>,
+    /// Ours that are set to something else than text.
+    unreadable: Vec<&'static str>,
 }
 
 impl Environment {
-    /// Reads the process environment. A value that is not UTF-8 is treated as unset.
+    /// Reads the process environment. Of other programs' variables one that is not UTF-8 is treated as unset.
     pub fn from_process() -> Self {
-        Self::from_lookup(|name| std::env::var(name).ok())
+        let set = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+        let no_text = |name: &&&str| std::env::var_os(name).is_some_and(|value| value.to_str().is_none());
+        Self {
+            misspelt: misspelt(set),
+            unreadable: ALL.iter().filter(|name| name.starts_with(PREFIX)).filter(no_text).copied().collect(),
+            ..Self::from_lookup(|name| std::env::var(name).ok())
+        }
     }
 
     /// Builds a snapshot from any lookup.
@@ -131,7 +156,17 @@ impl Environment {
             .iter()
             .filter_map(|&name| lookup(name).filter(|value| !value.is_empty()).map(|value| (name, value)))
             .collect();
-        Self { values }
+        Self { values, misspelt: Vec::new(), unreadable: Vec::new() }
+    }
+
+    /// Variables that are set and look like one of ours, with its name.
+    pub fn misspelt(&self) -> &[(String, &'static str)] {
+        &self.misspelt
+    }
+
+    /// Ours that are set to something else than text.
+    pub fn unreadable(&self) -> &[&'static str] {
+        &self.unreadable
     }
 
     /// The same with one variable set.

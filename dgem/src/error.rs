@@ -126,7 +126,7 @@ pub enum Error {
     TemplateNotUtf8 { path: PathBuf, offset: usize },
     #[error("{}, line {line}: `{tag}` is Go template syntax; templates here are tera\nhint: write {rewrite}", path.display())]
     GoTemplate { path: PathBuf, line: usize, tag: String, rewrite: String },
-    #[error("{}, line {line}: invalid metadata comment: {reason}\nhint: it holds one JSON object with the keys description, required and sample", path.display())]
+    #[error("{}, line {line}: invalid metadata comment: {reason}\nhint: it holds one JSON object with the keys description, required, sample and image", path.display())]
     TemplateMetadata { path: PathBuf, line: usize, reason: String },
     #[error("invalid template {}: {reason}\nhint: the syntax is that of tera 1: {{{{ value | json_encode }}}}, {{% if x %}}…{{% endif %}}, {{% for o in list %}}…{{% endfor %}}", path.display())]
     TemplateSyntax { path: PathBuf, reason: String },
@@ -222,7 +222,7 @@ pub enum Error {
     #[error("{url} answered HTTP {status}: {message}\nhint: {hint}")]
     Status { url: String, status: u16, message: String, hint: String },
     #[error(
-        "the reply of {url} is no decision: {reason}\n  reply: {excerpt}\nhint: this server may not support decisions; dgemma-server does: drop --api openai there"
+        "the reply of {url} is no decision: {reason}\n  reply: {excerpt}\nhint: this server may not support decisions; dgemma-server does, without --api openai"
     )]
     NoDecision { url: String, reason: String, excerpt: String },
     #[error(

@@ -18,6 +18,10 @@ impl Variables {
     /// Reads the data file first, then every `-v` in order.
     pub fn gather(flags: &VariableFlags) -> Result<Self, Error> {
         let mut stdin_used = false;
+        let from_stdin = |pair: &&String| pair.split_once('=').is_some_and(|(_, value)| value == "-");
+        if let (Some("-"), Some(pair)) = (flags.data.as_deref(), flags.var.iter().find(from_stdin)) {
+            return Err(Error::StdinTwice { flag: format!("-v {pair}") });
+        }
         let mut variables = match &flags.data {
             Some(data) => Self(read_data(data, &mut stdin_used)?),
             None => Self::default(),

@@ -8,13 +8,14 @@ use std::io;
 use std::thread;
 use std::time::Duration;
 
-use decision::Schema;
+use decision::{Schema, closest};
 use serde_json::{Map, Value};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 use super::Shard;
 use super::rows::{Content, Row, Rows};
 use crate::error::Error;
+use crate::foreign::visible;
 use crate::guard;
 use crate::image::Image;
 use crate::overrides::Overrides;
@@ -89,6 +90,8 @@ struct Reader {
     /// Names that it does not use, as far as they are told.
     told: HashSet<String>,
     told_of_images: bool,
+    /// Questions that rows expect an answer to and the template does not ask, as far as they are told.
+    told_questions: HashSet<String>,
 }
 
 impl Feeder {
@@ -106,6 +109,7 @@ impl Feeder {
             known,
             told: HashSet::new(),
             told_of_images: false,
+            told_questions: HashSet::new(),
         };
         thread::Builder::new()
             .name("rows".to_owned())
@@ -224,6 +228,7 @@ impl Reader {
                 }
                 let Request { mut schema, state, .. } = request;
                 self.feeder.overrides.apply(&mut schema);
+                expected.keys().for_each(|id| self.tell_of_question(id, &schema, &mut warnings));
                 Ok((schema, State { text: state, images }))
             });
             jobs.push(Job { place: self.place, id, request, expected });
@@ -238,6 +243,23 @@ impl Reader {
             warnings.push(format!(
                 "{path} expects an image, and a row has none (a column `{IMAGE}`, or -I for all rows)"
             ));
+        }
+    }
+
+    /// A misspelt question would be known only at the end, from a report without it.
+    fn tell_of_question(&mut self, id: &str, schema: &Schema, warnings: &mut Vec<String>) {
+        let mut asked = schema.questions.iter().map(|question| question.id.as_str());
+        if self.told_questions.len() >= TOLD_NAMES || asked.clone().any(|known| known == id) {
+            return;
+        }
+        if self.told_questions.insert(id.to_owned()) {
+            let path = self.feeder.template.path().display();
+            let meant = match closest(id, asked.clone()) {
+                Some(meant) => format!("did you mean `expected_{meant}`?"),
+                None => format!("it asks {}", asked.by_ref().collect::<Vec<_>>().join(", ")),
+            };
+            let id = visible(id);
+            warnings.push(format!("rows have `expected_{id}`, and {path} has no question `{id}`; {meant}"));
         }
     }
 

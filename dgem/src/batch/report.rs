@@ -107,15 +107,17 @@ impl fmt::Display for Report {
     }
 }
 
+/// `-` where no answer could be compared.
 fn row(name: &str, calibration: &Calibration) -> Vec<String> {
-    vec![
-        name.to_owned(),
-        calibration.count().to_string(),
+    let figures = [
         percent(calibration.accuracy()),
         percent(calibration.confidence()),
         format!("{:.4}", calibration.brier()),
         format!("{:.4}", calibration.ece()),
-    ]
+    ];
+    let count = calibration.count();
+    let shown = figures.map(|figure| if count > 0 { figure } else { "-".to_owned() });
+    [name.to_owned(), count.to_string()].into_iter().chain(shown).collect()
 }
 
 fn percent(share: f64) -> String {
@@ -188,5 +190,16 @@ mod tests {
         assert!(text.contains("1 row expects an answer") && text.contains("1 row lacks an answer"), "{text}");
         assert!(!text.contains("NaN") && !text.contains("ACCURACY"), "no table of nothing: {text}");
         assert_eq!(report.questions["q"].calibration.count(), 0);
+        // Beside a question that can be compared, such a one has no figures.
+        let mut row = record(r#"{"q": "oos", "p": "B"}"#, B);
+        row.answers.insert("p".to_owned(), row.answers["q"].clone());
+        report.add(&row);
+        let text = report.to_string();
+        let line = text.lines().find(|line| line.starts_with("q ")).unwrap();
+        assert_eq!(
+            line.split('|').map(str::trim).collect::<Vec<_>>(),
+            ["q", "0", "-", "-", "-", "-"],
+            "{text}"
+        );
     }
 }

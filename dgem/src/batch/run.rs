@@ -63,8 +63,8 @@ pub struct Ended {
 pub enum Stop {
     /// Ctrl-C or SIGTERM.
     Interrupted,
-    /// As many rows failed as are allowed.
-    TooManyErrors,
+    /// As many rows failed as are allowed; the error of the last one where no row worked.
+    TooManyErrors { most: u64, error: Option<Error> },
     /// Every further row would fail in the same way.
     Hopeless(Error),
     /// The input or the output broke.
@@ -183,7 +183,11 @@ fn reason(tally: &Tally, max_errors: Option<u64>, error: Option<Error>) -> Optio
     if ends_run(&error, tally.ok, tally.errors) {
         return Some(Stop::Hopeless(error));
     }
-    max_errors.is_some_and(|most| tally.errors >= most.max(1)).then_some(Stop::TooManyErrors)
+    max_errors.filter(|most| tally.errors >= (*most).max(1)).map(|most| Stop::TooManyErrors {
+        most,
+        // Where nothing worked, the error of the last row says how the run ended.
+        error: Some(error).filter(|_| tally.ok == 0),
+    })
 }
 
 /// What comes of the job, also of one whose work panics: with a gap in its place a run that keeps the order would wait for ever.

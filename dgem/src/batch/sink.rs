@@ -147,6 +147,11 @@ impl Sink {
 
     fn failed(&self, cause: io::Error) -> Error {
         match self.out {
+            // Unlike a table of one decision: rows that nobody read are not done.
+            Out::Stdout(_) if cause.kind() == io::ErrorKind::BrokenPipe => {
+                let hint = "name a file with -o; then --resume goes on where a run ended";
+                refused(&self.path, "who reads it has gone away", hint)
+            }
             Out::Stdout(_) => Error::Output(cause),
             Out::File(_) => {
                 refused(&self.path, &cause.to_string(), "check the disk, then go on with --resume")
@@ -173,7 +178,9 @@ fn read_back(file: &File, path: &Path, hasher: &RandomState, done: &mut Done) ->
         let length = input.read_until(b'\n', &mut line).map_err(failed)? as u64;
         if !line.ends_with(b"\n") {
             // The end of the file, or a line that was cut off.
-            if line.starts_with(LINE_START) || LINE_START.starts_with(&line) {
+            // A lost tail of a file may read as zeros.
+            let lost = line.iter().all(|byte| *byte == 0);
+            if lost || line.starts_with(LINE_START) || LINE_START.starts_with(&line) {
                 return Ok(whole);
             }
             let reason = format!("its last line (line {}) is no result of a row", number + 1);
@@ -206,6 +213,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out.jsonl");
         let whole = line("a", "ok") + &line("b", "error");
+        for tail in ["{\"id\":\"c\",\"sta", &"\0".repeat(4096)] {
+            std::fs::write(&path, whole.clone() + tail).unwrap();
+            drop(Sink::open(&path, true, false).unwrap());
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), whole);
+        }
         std::fs::write(&path, whole.clone() + "{\"id\":\"c\",\"sta").unwrap();
         let (mut sink, done) = Sink::open(&path, true, false).unwrap();
         let key = sink.key();

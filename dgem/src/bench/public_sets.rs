@@ -99,7 +99,13 @@ pub async fn full(
         IntentSet::Banking77 => BANKING_TEST,
         IntentSet::Clinc150 => CLINC,
     };
-    let body = client.get(route).await?.body;
+    let unreachable = |cause: Error| {
+        let reason = cause.headline();
+        refuse(format!(
+            "it cannot be fetched: {reason}; name a copy with --mirror URL, or rows of your own with --corpus FILE"
+        ))
+    };
+    let body = client.get(route).await.map_err(unreachable)?.body;
     let url = shown_url(publisher).trim_end_matches('/').to_owned() + route;
     let download = Download { url, sha256: sha256(&body) };
     pinned(&download)?;

@@ -153,6 +153,11 @@ pub struct Output {
 impl Output {
     /// Makes missing folders. Errors: there is such a file, or it cannot be made; both before anything is asked.
     pub fn reserve(path: &Path) -> Result<Self, Error> {
+        Self::reserve_or(path, "choose another name, or move the file away")
+    }
+
+    /// The same, with what to do where the file is there already.
+    pub fn reserve_or(path: &Path, where_it_exists: &'static str) -> Result<Self, Error> {
         let refuse = |reason: String, hint| Error::BenchOutput { path: path.to_owned(), reason, hint };
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             std::fs::create_dir_all(folder)
@@ -161,10 +166,9 @@ impl Output {
         let file = OpenOptions::new().write(true).create_new(true).open(path).map_err(|cause| match cause
             .kind()
         {
-            std::io::ErrorKind::AlreadyExists => refuse(
-                "it exists, and results are never overwritten".to_owned(),
-                "choose another name, or move the file away",
-            ),
+            std::io::ErrorKind::AlreadyExists => {
+                refuse("it exists, and results are never overwritten".to_owned(), where_it_exists)
+            }
             _ => refuse(cause.to_string(), "name a file that can be written"),
         })?;
         Ok(Self { path: path.to_owned(), file: Some(file) })

@@ -19,7 +19,7 @@ pub(crate) fn is_second(source: Option<&str>) -> bool {
 
 /// Takes the answer of a second model that makes decisions, and the label mass with which it was read.
 pub(super) fn take(answered: &mut Answered<'_>, answer: &Answer, id: &str, label_mass: Option<f64>) {
-    answered.decided.reply.set_least_label_mass(id, [label_mass]);
+    answered.decided.reply.replace_slot(id, label_mass);
     if let Some(row) = answered.verdict.rows.iter_mut().find(|row| row.id == id) {
         row.outcome = Outcome::Answered(Answer { source: Some(READ.to_owned()), ..answer.clone() });
     }

@@ -3,7 +3,7 @@
 //! The content may be fenced, or preceded by a thought. Answers stay as they came: `verdict` measures them against the
 //! questions. Diagnostics that cannot be read cost nothing but themselves.
 
-use decision::{Diagnostics, StrictValue};
+use decision::{Diagnostics, SlotDiagnostics, StrictValue};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -82,6 +82,15 @@ impl Reply {
     /// Probability that the labels of the question had together; `None` when the server does not say.
     pub(crate) fn label_mass(&self, id: &str) -> Option<f64> {
         self.diagnostics.questions.get(id).and_then(|slot| slot.label_mass)
+    }
+
+    /// What is known of the place of an answer that another model gave: its label mass. The rest was the first model's.
+    pub(crate) fn replace_slot(&mut self, id: &str, label_mass: Option<f64>) {
+        let known = SlotDiagnostics { label_mass, ..SlotDiagnostics::default() };
+        self.diagnostics.questions.insert(id.to_owned(), known);
+        if let Some(slot) = slot(&mut self.diagnostics_json, id) {
+            *slot = label_mass.map(|mass| ("label_mass".to_owned(), mass.into())).into_iter().collect();
+        }
     }
 
     /// Replaces that of one read by that of several: the least, and none where one of them has none.

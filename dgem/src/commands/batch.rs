@@ -76,11 +76,11 @@ pub(super) async fn run(
         max_errors: args.max_errors,
     };
     let ended = LocalSet::new().run_until(batch.run()).await?;
-    end(&args, ended)
+    end(&args, connection, ended)
 }
 
 /// Says on stderr how it went.
-fn end(args: &BatchArgs, ended: Ended) -> Result<Exit, Error> {
+fn end(args: &BatchArgs, connection: &ConnectionFlags, ended: Ended) -> Result<Exit, Error> {
     let Ended { tally, reasons, report, stop } = ended;
     let broken = matches!(stop, Some(Stop::Broken(_)));
     if tally.rows() > 0 || !broken {
@@ -95,15 +95,21 @@ fn end(args: &BatchArgs, ended: Ended) -> Result<Exit, Error> {
     }
     let failed = tally.errors > 0;
     if failed || (stop.is_some() && !broken) {
-        note(&format!("to go on: {}", resume_command(args)));
+        note(&format!("to go on: {}", resume_command(args, connection)));
     }
     match stop {
         Some(Stop::Interrupted) => Ok(Exit::Interrupted),
         Some(Stop::Hopeless(error) | Stop::Broken(error)) => Err(error),
-        Some(Stop::TooManyErrors) => {
+        Some(Stop::TooManyErrors { most, error }) => {
             let rows = counted(tally.errors, "row");
-            warn(&format!("stopped after {rows} that failed (--max-errors)"));
-            Ok(Exit::Partial)
+            warn(&format!(
+                "stopped after {rows} that failed, those in flight included (--max-errors {most})"
+            ));
+            error.map_or(Ok(Exit::Partial), Err)
+        }
+        None if tally.rows() == 0 && !args.resume => {
+            warn(&format!("there are no rows for this run in {}", args.input.display()));
+            Ok(Exit::Done)
         }
         None if failed => Ok(Exit::Partial),
         None => Ok(Exit::Done),
@@ -125,14 +131,32 @@ fn same_file(input: &Path, output: &Path) -> bool {
     }
 }
 
-/// The same run again, for the rows that are not done. Made of the flags of this command only: those of the connection may hold
-/// secrets.
-fn resume_command(args: &BatchArgs) -> String {
+/// The same run again, for the rows that are not done. Flags that hold a secret are not shown.
+fn resume_command(args: &BatchArgs, connection: &ConnectionFlags) -> String {
     if args.output.as_os_str() == "-" || args.input.as_os_str() == "-" {
         return "the same command with files for -i and -o, and with --resume".to_owned();
     }
     let mut words = vec!["dgem".to_owned(), "batch".to_owned()];
     let mut add = |flag: &str, value: &str| words.extend([flag.to_owned(), quoted(value)]);
+    let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.to_string_lossy().into_owned());
+    let auth = &connection.auth;
+    let named = [
+        ("-u", connection.url.as_deref().map(shown_url)),
+        ("-m", connection.model.clone()),
+        ("--timeout", connection.timeout.clone()),
+        ("--connect-timeout", connection.connect_timeout.clone()),
+        ("--retries", connection.retries.clone()),
+        ("--wait-ready", connection.wait_ready.clone()),
+        ("--cacert", connection.cacert.clone()),
+        ("--config", path(&connection.config)),
+        ("--token-file", auth.token_file.clone()),
+        ("--audience", auth.audience.clone()),
+        ("--impersonate-service-account", auth.impersonate_service_account.clone()),
+    ];
+    named
+        .iter()
+        .filter_map(|(flag, value)| Some((flag, value.as_ref()?)))
+        .for_each(|(flag, value)| add(flag, value));
     add("-t", &args.template.to_string_lossy());
     if let Some(folder) = &args.catalogue.templates {
         add("--templates", &folder.to_string_lossy());
@@ -178,11 +202,15 @@ fn resume_command(args: &BatchArgs) -> String {
         .filter_map(|(flag, value)| Some((flag, value.as_ref()?)))
         .for_each(|(flag, value)| add(flag, value));
     add("-o", &args.output.to_string_lossy());
+    // Its value is optional, and so stands behind an equals sign.
+    words.extend(auth.gcp_auth.as_ref().map(|kind| quoted(&format!("--gcp-auth={kind}"))));
     if args.keep_order {
         words.push("--keep-order".to_owned());
     }
     words.push("--resume".to_owned());
-    words.join(" ") + "  (and your connection flags)"
+    let in_url = connection.url.as_ref().is_some_and(|url| shown_url(url) != *url);
+    let hidden = in_url || auth.token.is_some() || auth.token_command.is_some();
+    words.join(" ") + if hidden { "  (and your token)" } else { "" }
 }
 
 /// The spelling on the command line.
@@ -223,12 +251,31 @@ mod tests {
         struct Line {
             #[command(flatten)]
             args: BatchArgs,
+            #[command(flatten)]
+            connection: ConnectionFlags,
         }
-        let flags = "-t p -d d.json -v a=b -i rows.txt --input-format csv --shard 0/2 -j 4 --max-errors 9 -I a.png --samples 4 --layout schema_first --think 8 --seed 7 --permute 3 --api chat --calibration c.json --cascade entropy --cascade-threshold 16% --cascade-via openai --cascade-url http://a/v1 --cascade-model m --cascade-prior full --cascade-timeout 9 -o o.jsonl --keep-order";
+        let flags = "-u http://b/v1 -m n --timeout 5 --connect-timeout 2 --retries 1 --wait-ready 1m --cacert c.pem --config e.toml --token-file f --audience g --impersonate-service-account h -t p -d d.json -v a=b -i rows.txt --input-format csv --shard 0/2 -j 4 --max-errors 9 -I a.png --samples 4 --layout schema_first --think 8 --seed 7 --permute 3 --api chat --calibration c.json --cascade entropy --cascade-threshold 16% --cascade-via openai --cascade-url http://a/v1 --cascade-model m --cascade-prior full --cascade-timeout 9 -o o.jsonl --keep-order";
         let line = <Line as clap::Parser>::parse_from(["batch"].into_iter().chain(flags.split(' ')));
-        assert_eq!(
-            resume_command(&line.args),
-            format!("dgem batch {flags} --resume  (and your connection flags)")
+        assert_eq!(resume_command(&line.args, &line.connection), format!("dgem batch {flags} --resume"));
+        let secret = [
+            "batch",
+            "-t",
+            "p",
+            "-i",
+            "a",
+            "-o",
+            "b",
+            "-k",
+            "secret",
+            "-u",
+            "http://u:secret@b/v1",
+            "--gcp-auth",
+        ];
+        let line = <Line as clap::Parser>::parse_from(secret);
+        let shown = resume_command(&line.args, &line.connection);
+        assert!(
+            shown.ends_with("--gcp-auth=host --resume  (and your token)") && !shown.contains("secret"),
+            "{shown}"
         );
     }
 

@@ -59,7 +59,7 @@ async fn fit(args: FitArgs, connection: &ConnectionFlags, environment: &Environm
         // Only one that this command has written.
         Calibration::load(&path)?;
     } else {
-        drop(Output::reserve(&path)?);
+        drop(Output::reserve_or(&path, "--force replaces it; or name another file with -o")?);
     }
     let answers = gather(&args.labelled, &template, None, connection, environment).await?;
     let mut temperatures = IndexMap::new();
@@ -129,6 +129,12 @@ fn fit_type(kind: &str, graded: &[(String, Graded)]) -> Option<(Fitted, Vec<Stri
     let folded: Vec<(Graded, usize)> =
         graded.iter().map(|(id, graded)| (graded.clone(), fold(number(id)))).collect();
     let held_out = held_out(&folded).and_then(|graded| Scores::of(&graded));
+    if let Some(scores) = held_out.as_ref().filter(|scores| scores.nll >= fit.before.nll) {
+        let (apart, before) = (scores.nll, fit.before.nll);
+        warn(&format!(
+            "on answers held out a temperature makes type {kind} no better (NLL {apart:.4}, {before:.4} without): more rows would tell"
+        ));
+    }
     let row = vec![
         kind.to_owned(),
         fit.before.count.to_string(),

@@ -49,8 +49,10 @@ pub(super) async fn run(
     let mut findings = Findings::default();
     let mut settings = Map::new();
     if let Some(client) = prepare(connection, environment, &mut settings, &mut findings) {
-        token(&client, &mut findings).await;
-        if server(&client, &mut findings).await {
+        if !token(&client, &mut findings).await {
+            findings.add("server", "skipped", "it would be asked with a token");
+            findings.add("model", "skipped", "the server was not asked");
+        } else if server(&client, &mut findings).await {
             model(&client, &mut findings).await;
         } else {
             findings.add("model", "skipped", "the server does not answer");
@@ -99,15 +101,20 @@ fn prepare(
     client.inspect_err(|error| findings.failed("settings", error)).ok()
 }
 
-async fn token(client: &Client, findings: &mut Findings) {
+/// Whether there is one, where one is needed.
+async fn token(client: &Client, findings: &mut Findings) -> bool {
     match auth::Report::new(client).await {
         Ok(report) if report.mode == "none" => findings.add("token", "ok", "none is sent"),
         Ok(report) => {
             let status = if report.note.is_none() { "ok" } else { "warning" };
             findings.add("token", status, report.to_string().trim_end());
         }
-        Err(error) => findings.failed("token", &error),
+        Err(error) => {
+            findings.failed("token", &error);
+            return false;
+        }
     }
+    true
 }
 
 /// Whether it can be asked further.

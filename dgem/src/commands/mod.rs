@@ -23,6 +23,7 @@ use crate::deciding;
 use crate::env::{self, Environment};
 use crate::error::Error;
 use crate::exit::Exit;
+use crate::foreign::visible;
 
 /// Runs the command that was typed.
 pub async fn run(cli: Cli, environment: &Environment) -> Result<Exit, Error> {
@@ -40,6 +41,17 @@ pub async fn run(cli: Cli, environment: &Environment) -> Result<Exit, Error> {
             origin: env::COLOR.to_owned(),
             form: "use auto, always or never",
         });
+    }
+    if let Some(name) = environment.unreadable().first() {
+        return Err(Error::BadSetting {
+            name,
+            value: "…".to_owned(),
+            origin: "the environment".to_owned(),
+            form: "it is not UTF-8 text; unset it, or set it to text",
+        });
+    }
+    for (name, meant) in environment.misspelt() {
+        warn(&format!("{} is set and has no effect; did you mean {meant}?", visible(name)));
     }
     match cli.command {
         Command::Decide(args) => decide::run(*args, &cli.connection, environment).await,

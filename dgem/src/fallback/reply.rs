@@ -66,10 +66,18 @@ pub(crate) fn reply(schema: &Schema, body: &[u8], url: &str) -> Result<Reply, Er
     // The places are those of the tokens' own text: a server may trim the content.
     let written: String = tokens.iter().map(|token| token.token.as_str()).collect();
     let found = scan::flat_object(&written);
+    let shown = scan::flat_object(&content);
+    let says_otherwise = |place: &Found| {
+        shown.iter().find(|found| found.key == place.key).is_some_and(|found| found.value != place.value)
+    };
     let mut answers = Map::new();
     let mut slots = Map::new();
     for question in &asked {
         let Some(place) = found.iter().find(|found| found.key == question.id) else { continue };
+        if says_otherwise(place) {
+            let reason = format!("its content and its tokens say different things about `{}`", question.id);
+            return Err(no_decision(url, &reason, &content));
+        }
         match slots::read(question, &tokens, place) {
             Ok(slot) => {
                 slots.insert(question.id.clone(), json!({"label_mass": slot.mass}));

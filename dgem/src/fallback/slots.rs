@@ -20,10 +20,13 @@ struct Candidate {
     logprob: f64,
 }
 
+/// A probability of 1, with what servers make of it in single precision.
+const MOST_LOGPROB: f64 = 1e-4;
+
 /// What the tokens at one place say about one question.
 #[derive(Debug)]
 pub(super) struct Slot {
-    /// In the order of the answers, sum 1. An answer that is not among the listed tokens has 0.
+    /// In the order of the answers, sum 1. An answer that is not among the listed tokens has the most that it can have.
     pub(super) probabilities: Vec<f64>,
     /// What the answers had together.
     pub(super) mass: f64,
@@ -48,14 +51,26 @@ pub(super) fn read(question: &Question, tokens: &[Token], found: &Found) -> Resu
     let Some((token, offset)) = token_at(tokens, found.start) else { return Err(found.value.clone()) };
     // What stands before the value in its own token, such as a quote or a space.
     let before = &token.token[..found.start - offset];
+    if token.top_logprobs.is_empty() {
+        return Err(format!("{} (the server lists no other tokens at its place)", found.value));
+    }
+    let possible = |logprob: f64| logprob <= MOST_LOGPROB;
+    if !(possible(token.logprob) && token.top_logprobs.iter().all(|candidate| possible(candidate.logprob))) {
+        return Err(format!("{} (with a log-probability above 0)", found.value));
+    }
     let mut weights = vec![0.0; spelling.len()];
+    let mut seen = vec![false; spelling.len()];
+    let (mut accounted, mut least) = (0.0, f64::INFINITY);
     let listed = token.top_logprobs.iter().map(|candidate| (candidate.token.as_str(), candidate.logprob));
     let own = (token.token.as_str(), token.logprob);
     let missing = token.top_logprobs.iter().all(|candidate| candidate.token != token.token);
     for (text, logprob) in listed.chain(missing.then_some(own)) {
+        let p = logprob.exp();
+        accounted += p;
+        least = f64::min(least, p);
         let Some(rest) = text.strip_prefix(before) else { continue };
         let meant = matching(&spelling, rest);
-        let p = logprob.exp();
+        meant.iter().for_each(|index| seen[*index] = true);
         if meant.contains(&chosen) && meant.len() > 1 {
             // A token that several answers begin with counts for the one that was written.
             weights[chosen] += p;
@@ -63,6 +78,10 @@ pub(super) fn read(question: &Question, tokens: &[Token], found: &Found) -> Resu
             meant.iter().for_each(|index| weights[*index] += p / meant.len() as f64);
         }
     }
+    // A label that is not listed may have as much as the least token that is, within what the listed ones leave.
+    let unseen = seen.iter().filter(|seen| !**seen).count() as f64;
+    let most = f64::min(least, (1.0 - accounted).max(0.0) / unseen.max(1.0));
+    weights.iter_mut().zip(&seen).filter(|(_, seen)| !**seen).for_each(|(weight, _)| *weight = most);
     let mass: f64 = weights.iter().sum();
     if !(mass > 0.0 && mass.is_finite()) {
         return Err(format!("{} (no probability of it is given)", found.value));

@@ -15,7 +15,7 @@ use crate::cascade;
 use crate::cli::GateFlags;
 use crate::error::Error;
 use crate::foreign::visible;
-use crate::share::{self, percent};
+use crate::share;
 use crate::verdict::{Outcome, Row, Verdict};
 
 /// All gates of one run.
@@ -120,32 +120,39 @@ impl Gates {
         }
         let (confidence, hesitation) = self.certainty(row.id, answer);
         if let Some(most) = self.max_hesitation.filter(|most| hesitation > *most) {
-            fail(
-                "--max-hesitation",
-                format!("a hesitation of {} is above {}", percent(hesitation), percent(most)),
-            );
+            fail("--max-hesitation", compared("a hesitation", hesitation, "above", most));
         }
         if let Some(least) = self.min_confidence.filter(|least| confidence < *least) {
-            fail(
-                "--min-confidence",
-                format!("a confidence of {} is below {}", percent(confidence), percent(least)),
-            );
+            fail("--min-confidence", compared("a confidence", confidence, "below", least));
         }
         // A second model states its answer; there are no labels.
         if let Some(least) = self.min_label_mass.filter(|_| answer.source.as_deref() != Some(cascade::SOURCE))
         {
             match diagnostics.questions.get(row.id).and_then(|slot| slot.label_mass) {
-                Some(mass) if mass >= least => {}
-                Some(mass) => {
+                Some(mass) if !(0.0..=MOST_MASS).contains(&mass) => {
                     fail(
                         "--min-label-mass",
-                        format!("a label mass of {} is below {}", percent(mass), percent(least)),
+                        format!("the server reports a label mass of {mass}, which no probability is"),
                     );
+                }
+                Some(mass) if mass >= least => {}
+                Some(mass) => {
+                    fail("--min-label-mass", compared("a label mass", mass, "below", least));
                 }
                 None => fail("--min-label-mass", "the server does not report the label mass".to_owned()),
             }
         }
     }
+}
+
+/// A sum of probabilities, with what rounding may add.
+const MOST_MASS: f64 = 1.0 + 1e-3;
+
+/// With as many digits as it takes to see the difference.
+fn compared(what: &str, value: f64, side: &str, limit: f64) -> String {
+    let shown = |share: f64, digits: usize| format!("{:.digits$}%", share * 100.0);
+    let digits = (1..=12).find(|digits| shown(value, *digits) != shown(limit, *digits)).unwrap_or(12);
+    format!("{what} of {} is {side} {}", shown(value, digits), shown(limit, digits))
 }
 
 impl std::fmt::Display for Failure {

@@ -5,7 +5,7 @@
 use crate::foreign::printable;
 use crate::verdict::{Outcome, Row};
 
-const HEADER: [&str; 10] = [
+const HEADER: [&str; 11] = [
     "question",
     "type",
     "status",
@@ -16,6 +16,7 @@ const HEADER: [&str; 10] = [
     "stderr",
     "agreement",
     "probabilities",
+    "source",
 ];
 
 /// Empty cells where there is nothing to say; `probabilities` is a JSON object.
@@ -33,6 +34,7 @@ pub(super) fn table(rows: &[&Row<'_>]) -> String {
                     .chain([answer.name().to_owned()])
                     .chain(numbers.map(|number| number.to_string()))
                     .chain([optional(answer.stderr), optional(answer.agreement), probabilities])
+                    .chain([answer.source.clone().unwrap_or_default()])
                     .collect()
             }
             Outcome::Skipped(_) => unanswered(head("skipped")),

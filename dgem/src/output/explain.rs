@@ -29,6 +29,9 @@ pub(super) fn text(rows: &[&Row<'_>], report: &Report<'_>, style: Style) -> Stri
             blocks.push(lines.join("\n"));
         }
     }
+    if let Some(thought) = &report.decided.reply.diagnostics.thought {
+        blocks.push(format!("{}\n{}", style.bold("THOUGHT"), indented(thought)));
+    }
     let sheet = sheet(report);
     let title = format!("SHEET ({})", sheet.layout);
     blocks.push(format!("{}\n{}", style.bold(&title), indented(&sheet.text)));

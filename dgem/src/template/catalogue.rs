@@ -149,7 +149,7 @@ fn name_of(wanted: &Path) -> Option<String> {
 }
 
 /// Of a path, or of the name of one that is built in.
-pub(super) fn is_text(path: &Path) -> bool {
+pub fn is_text(path: &Path) -> bool {
     let path = path.to_string_lossy();
     let name = path.strip_suffix(built_in::MARK).unwrap_or(&path);
     name.ends_with(TEXT_ENDING) || (name.len() < path.len() && name.ends_with(TEXT))

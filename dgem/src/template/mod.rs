@@ -38,11 +38,11 @@ use crate::foreign::visible;
 use crate::limited::{self, Limits, Stopped};
 use crate::variables::Variables;
 
-pub use catalogue::{Catalogue, Entry};
+pub use catalogue::{Catalogue, Entry, is_text};
 pub use check::{Checked, check};
 pub use metadata::Metadata;
 pub use request::{Request, client_limits};
-pub use skeleton::SKELETON;
+pub use skeleton::{SKELETON, TEXT_SKELETON};
 
 /// One variable of a template.
 #[derive(Clone, Copy, Debug)]
@@ -161,7 +161,7 @@ impl Template {
 
     /// Whether it makes a text for `dgem ask` instead of a decision.
     pub fn is_text(&self) -> bool {
-        catalogue::is_text(&self.0.path)
+        is_text(&self.0.path)
     }
 
     /// What is said of a name that the template does not use.
@@ -277,7 +277,7 @@ fn limits(variables_bytes: u64) -> Limits {
 
 impl Parsed {
     fn request(&self, variables: &Variables) -> Result<Request, Error> {
-        if catalogue::is_text(&self.path) {
+        if is_text(&self.path) {
             let reason = "it is a text, for `dgem ask`".to_owned();
             return Err(Error::RenderedShape { path: self.path.clone(), reason });
         }

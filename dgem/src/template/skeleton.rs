@@ -1,4 +1,4 @@
-//! What `dgem template new` writes: one question of each type, everything that a policy usually needs, and nothing else.
+//! What `dgem template new` writes for a decision: one question of each type, everything that a policy usually needs, and nothing else.
 
 /// A template that passes the check as it stands.
 pub const SKELETON: &str = r#"{# dgem: {
@@ -37,4 +37,15 @@ pub const SKELETON: &str = r#"{# dgem: {
   },
   "state": {"text": {{ text | json_encode }}}
 }
+"#;
+
+/// The same for a text that `dgem ask -t` sends.
+pub const TEXT_SKELETON: &str = r#"{# dgem: {
+  "description": "Say in one line what this text asks for",
+  "required": ["text"],
+  "sample": {"text": "A value that shows the template at work"}
+} #}
+Summarise the following text in {{ length | or_default(value="two sentences") }}.
+
+{{ text }}
 "#;

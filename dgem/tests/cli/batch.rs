@@ -333,8 +333,14 @@ fn too_many_errors_and_a_hopeless_server_stop_the_run() {
     let server = Server::new(NOW, |_, _| (400, json!({"error": {"message": "no"}}).to_string()));
     let place = Place::new(&rows(200));
     let output = place.run(&server.url, &["--max-errors", "5", "-j", "2"]);
-    assert_eq!(output.status.code(), Some(6));
-    assert!(server.states().len() <= 7 && stderr(&output).contains("--max-errors"), "{}", stderr(&output));
+    // No row worked: it ends as the last error says.
+    assert_eq!(output.status.code(), Some(4));
+    assert!(server.states().len() <= 7 && stderr(&output).contains("--max-errors 5"), "{}", stderr(&output));
+    let server = Server::new(NOW, |state, n| {
+        if n == 0 { usual(state, n) } else { (400, json!({"error": {"message": "no"}}).to_string()) }
+    });
+    let output = Place::new(&rows(200)).run(&server.url, &["--max-errors", "5", "-j", "1"]);
+    assert_eq!(output.status.code(), Some(6), "{}", stderr(&output));
 
     let denied = Server::new(NOW, |_, _| (401, json!({"error": {"message": "no key"}}).to_string()));
     let place = Place::new(&rows(200));
@@ -415,7 +421,10 @@ fn an_interrupt_finishes_what_is_in_flight_and_tells_how_to_go_on() {
         let message = stderr(&output);
         assert_eq!(output.status.code(), Some(130), "{message}");
         assert!(
-            message.contains("dgem batch -t p.json.tmpl -i rows.jsonl -j 4 -o out.jsonl --resume"),
+            message.contains(&format!(
+                "dgem batch -u {} -t p.json.tmpl -i rows.jsonl -j 4 -o out.jsonl --resume",
+                server.url
+            )),
             "{message}"
         );
         let (asked, written) = (server.states().len(), place.lines().len());
@@ -460,4 +469,11 @@ fn a_column_that_the_template_does_not_use_is_warned_of_once() {
     let told = |name: &str| text.matches(&format!("does not use the variable `{name}`")).count();
     assert_eq!((told("tt"), told("u"), told("id"), told("expected_q")), (1, 1, 0, 0), "{text}");
     assert_eq!(text.matches("warning: ").count(), 8, "{text}");
+    let misspelt = "{\"id\": 1, \"t\": \"a\", \"expected_qq\": \"billing\"}\n".repeat(1);
+    let output = Place::new(&misspelt).run(&server.url, &[]);
+    assert!(
+        stderr(&output).contains("has no question `qq`; did you mean `expected_q`?"),
+        "{}",
+        stderr(&output)
+    );
 }

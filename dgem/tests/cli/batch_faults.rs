@@ -45,6 +45,23 @@ fn a_column_or_a_key_that_is_there_twice_is_refused() {
 }
 
 #[test]
+fn a_table_with_other_separators_or_cells_too_many_says_what_is_wrong_with_it() {
+    let (place, server) = csv("id;t\n1;a\n");
+    let output = place.run(&server.url, &["--input-format", "csv"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("other separators than commas"), "{}", stderr(&output));
+    let (place, server) = csv("id,t\n1,a,b\n2,c\n");
+    let output = place.run(&server.url, &["--input-format", "csv", "--keep-order"]);
+    assert_eq!(output.status.code(), Some(6));
+    let error = place.lines()[0]["error"].clone();
+    assert!(error.as_str().unwrap().contains("3 cells, and the header names 2 columns"), "{error}");
+    let (place, server) = csv("");
+    let output = place.run(&server.url, &[]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(stderr(&output).contains("there are no rows"), "{}", stderr(&output));
+}
+
+#[test]
 fn an_id_that_is_there_twice_ends_the_same_on_resume_and_hides_no_answer() {
     let server = Server::new(NOW, usual);
     let place = Place::new(&(rows(2) + "{\"id\": \"r0\", \"t\": \"again\"}\n"));

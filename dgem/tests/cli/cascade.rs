@@ -382,6 +382,8 @@ fn a_second_model_that_makes_decisions_is_asked_for_one() {
         (&json!("stage2"), &json!(0.9), &Value::Null)
     );
     assert!(entry["stage2"]["entropy"].as_f64().unwrap() > 0.3, "{entry}");
+    // Where it was read is the second model's too: nothing of the first one's place stays.
+    assert_eq!(document["diagnostics"]["questions"]["team"], json!({"label_mass": 0.7}));
     // Its label mass counts, and the condition on its answer too.
     assert!(stderr(&output).contains("`team`: a label mass of 70.0% is below 80.0%"), "{}", stderr(&output));
     let (document, _) = run(&first(), &second, &["--cascade", "entropy"]);

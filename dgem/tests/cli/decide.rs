@@ -191,9 +191,16 @@ fn variables_come_from_a_file_from_stdin_and_from_inline_data() {
     let absent = decide(&server.url).args(["-d", "@/no/such/file"]).output().unwrap();
     assert_eq!((absent.status.code(), stderr(&absent).matches("hint:").count()), (Some(2), 1));
     assert!(stderr(&absent).contains("cannot use /no/such/file as variables"), "{}", stderr(&absent));
-    let twice = decide(&server.url).args(["-d", "-", "-v", "ticket=-"]).write_stdin("{}").output().unwrap();
-    assert_eq!(twice.status.code(), Some(2));
-    assert!(stderr(&twice).contains("stdin"), "{}", stderr(&twice));
+    for stdin in ["{}", ""] {
+        let twice =
+            decide(&server.url).args(["-d", "-", "-v", "ticket=-"]).write_stdin(stdin).output().unwrap();
+        assert_eq!(twice.status.code(), Some(2));
+        assert!(
+            stderr(&twice).contains("-v ticket=-") && stderr(&twice).contains("stdin"),
+            "{}",
+            stderr(&twice)
+        );
+    }
 }
 
 #[test]
@@ -280,6 +287,17 @@ fn dry_run_and_curl_show_the_request_without_sending_it_and_without_the_token() 
         assert!(output.status.success() && !stdout(output).contains("s3cret"), "{}", stderr(output));
     }
     assert!(server.got_nothing());
+    // One argument of a program has a limit, which a picture may exceed.
+    let large = "it's large ".repeat(20_000);
+    let curl = decide(&server.url).args(["-v", "ticket=-", "--curl"]).write_stdin(large).output().unwrap();
+    let shown = stdout(&curl);
+    assert!(
+        shown.contains("--data-binary @- <<'END_OF_REQUEST'\n{") && shown.ends_with("}\nEND_OF_REQUEST\n")
+    );
+    let script = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(script.path(), shown.replace("curl -sS", "echo")).unwrap();
+    let run = std::process::Command::new("sh").arg(script.path()).output().unwrap();
+    assert!(run.status.success() && stderr(&run).is_empty(), "{}", stderr(&run));
     // What was shown is what is sent.
     decide(&server.url).args(["-v", "ticket=it's < down"]).assert().success();
     assert_eq!(server.request().json(), request["body"]);

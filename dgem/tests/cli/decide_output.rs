@@ -207,13 +207,13 @@ fn jsonl_is_the_document_on_one_line_and_csv_one_row_a_question() {
     let lines: Vec<&str> = csv.lines().collect();
     assert_eq!(
         lines[0],
-        "question,type,status,answer,confidence,entropy,hesitation,stderr,agreement,probabilities"
+        "question,type,status,answer,confidence,entropy,hesitation,stderr,agreement,probabilities,source"
     );
     assert_eq!(
         lines[1],
-        r#"urgent,boolean,answered,yes,0.999,0.001,0.0014,,,"{""yes"":0.999,""no"":0.001}""#
+        r#"urgent,boolean,answered,yes,0.999,0.001,0.0014,,,"{""yes"":0.999,""no"":0.001}","#
     );
-    assert_eq!((lines[2], lines.len()), ("team,choice,missing,,,,,,,", 4));
+    assert_eq!((lines[2], lines.len()), ("team,choice,missing,,,,,,,,", 4));
 }
 
 #[test]

@@ -49,6 +49,11 @@ fn a_step_that_fails_says_why_and_gives_the_exit_code() {
     let output = doctor(&server, &[]);
     assert_eq!(output.status.code(), Some(3), "{}", stdout(&output));
     assert!(stdout(&output).contains("failed   model") && stdout(&output).contains("HTTP 401: who?"));
+    // Without the token that it needs the server is not blamed.
+    let output = doctor(&server, &["--token-command", "exit 1"]);
+    let text = stdout(&output);
+    assert_eq!(output.status.code(), Some(3), "{text}");
+    assert!(text.contains("failed   token") && text.contains("skipped  server"), "{text}");
     let output = dgem().args(["doctor", "-u", "ftp://x"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(stdout(&output).contains("failed   settings"), "{}", stdout(&output));

@@ -93,6 +93,49 @@ fn a_recorded_reply_of_llama_cpp_gives_the_probabilities_of_its_model() {
     }
 }
 
+/// A reply of one token a character, but for the label of `urgent`.
+fn one_answer(content: &str, label: &Value) -> String {
+    let single = |c: char| json!({"token": c.to_string(), "logprob": 0.0});
+    let mut tokens: Vec<Value> = "{\"urgent\":\"".chars().map(single).collect();
+    tokens.push(label.clone());
+    tokens.extend("\"}".chars().map(single));
+    json!({"model": "m", "choices": [{"message": {"content": content}, "logprobs": {"content": tokens}}]})
+        .to_string()
+}
+
+#[test]
+fn what_the_listed_tokens_leave_open_is_doubt() {
+    const YES: &str = "{\"urgent\":\"yes\"}";
+    let urgent = |reply: String| {
+        let output = decide(&plain(reply), &["-f", "json", "--api", "openai"]);
+        serde_json::from_str::<Value>(&stdout(&output)).unwrap_or_else(|_| panic!("{}", stderr(&output)))
+    };
+    let listed = |tops: Value| {
+        one_answer(YES, &json!({"token": "yes", "logprob": 0.9_f64.ln(), "top_logprobs": tops}))
+    };
+    // 0.9 for yes, and nothing is said about no: it may have what is left.
+    let document = urgent(listed(json!([{"token": "yes", "logprob": 0.9_f64.ln()}])));
+    assert!((p(&document, "urgent", "no") - 0.1).abs() < 1e-9, "{document}");
+    // With other tokens in the list it has no more than the least of them.
+    let tops = json!([{"token": "yes", "logprob": 0.9_f64.ln()}, {"token": "x", "logprob": 0.01_f64.ln()}]);
+    let document = urgent(listed(tops));
+    assert!((p(&document, "urgent", "no") - 0.01 / 0.91).abs() < 1e-9, "{document}");
+    for (label, reason) in [
+        (json!({"token": "yes", "logprob": -0.1, "top_logprobs": []}), "lists no other tokens"),
+        (
+            json!({"token": "yes", "logprob": 5.0, "top_logprobs": [{"token": "yes", "logprob": 5.0}]}),
+            "above 0",
+        ),
+    ] {
+        let output = decide(&plain(one_answer(YES, &label)), &["--api", "openai"]);
+        assert_eq!(output.status.code(), Some(4));
+        assert!(stderr(&output).contains(reason), "{}", stderr(&output));
+    }
+    let label = json!({"token": "yes", "logprob": -0.1, "top_logprobs": [{"token": "yes", "logprob": -0.1}]});
+    let output = decide(&plain(one_answer("{\"urgent\":\"no\"}", &label)), &["--api", "openai"]);
+    assert!(stderr(&output).contains("say different things about `urgent`"), "{}", stderr(&output));
+}
+
 #[test]
 fn a_server_that_turns_out_to_make_no_decisions_is_asked_again() {
     let server = plain(recorded("vllm.json"));

@@ -71,6 +71,29 @@ fn case_38_every_layer_is_read_and_the_right_one_wins() {
 }
 
 #[test]
+#[cfg(unix)]
+fn a_variable_that_is_no_text_is_an_error_and_not_unset() {
+    use std::os::unix::ffi::OsStrExt;
+    let value = std::ffi::OsStr::from_bytes(b"\xff");
+    let output = dgem().args(["models"]).env("DGEM_URL", value).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("DGEM_URL") && stderr(&output).contains("UTF-8"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_misspelt_variable_is_told_with_the_one_that_was_meant() {
+    let output = dgem()
+        .args(["config", "show"])
+        .env("DGEM_TIMOUT", "3")
+        .env("DGEM_OTHER_THINGS", "1")
+        .output()
+        .unwrap();
+    let text = stderr(&output);
+    assert!(text.contains("DGEM_TIMOUT is set and has no effect; did you mean DGEM_TIMEOUT?"), "{text}");
+    assert_eq!(text.matches("warning").count(), 1, "{text}");
+}
+
+#[test]
 fn case_38_the_url_of_the_settings_is_used_by_every_command() {
     let server = Server::answering(|request| {
         let body = if request.head.contains("/models") {

@@ -323,6 +323,10 @@ fn new_writes_a_template_that_passes_the_check_and_overwrites_nothing() {
     assert_eq!(stdout(&made), "templates/family/mine.json.tmpl\n", "{}", stderr(&made));
     let check = run(&["check", "family/mine"]);
     assert_eq!(stdout(&check), "ok     family/mine\n");
+    assert_eq!(stdout(&run(&["new", "note.txt"])), "templates/note.txt.tmpl\n");
+    assert_eq!(stdout(&run(&["check", "note.txt"])), "ok     note.txt\n");
+    let text = run(&["render", "note.txt", "-v", "text=abc"]);
+    assert_eq!(stdout(&text), "Summarise the following text in two sentences.\n\nabc\n", "{}", stderr(&text));
     let copy = run(&["new", "copy", "--from", "support_triage"]);
     assert!(copy.status.success(), "{}", stderr(&copy));
     let source = std::fs::read_to_string(folder.path().join("templates/copy.json.tmpl")).unwrap();

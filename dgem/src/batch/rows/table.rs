@@ -23,6 +23,12 @@ impl Table {
         let mut reader = csv::Reader::from_reader(input);
         let names: Vec<String> =
             reader.headers().map_err(of_csv)?.iter().map(|name| name.trim().to_owned()).collect();
+        if let [name] = &names[..]
+            && name.contains([';', '\t'])
+        {
+            let reason = "its header has one column, and other separators than commas; save it with commas";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
+        }
         let mut seen = HashSet::new();
         if let Some(name) = names.iter().find(|name| !seen.insert(name.as_str())) {
             let reason = format!("two columns are named `{}`: one value would be lost", clipped(name, 60));
@@ -48,7 +54,12 @@ impl Table {
                 Ok(Some(Ok(cells.map(|(name, cell)| (name.clone(), typed(cell))).collect())))
             }
             Err(cause) if cause.is_io_error() => Err(of_csv(cause)),
-            Err(cause) => Ok(Some(Err(cause.to_string()))),
+            Err(cause) => Ok(Some(Err(match cause.kind() {
+                csv::ErrorKind::UnequalLengths { expected_len, len, .. } => format!(
+                    "it has {len} cells, and the header names {expected_len} columns; put quotation marks around cells that hold commas"
+                ),
+                _ => cause.to_string(),
+            }))),
         }
     }
 }
