@@ -469,8 +469,8 @@ fn a_column_that_the_template_does_not_use_is_warned_of_once() {
     let told = |name: &str| text.matches(&format!("does not use the variable `{name}`")).count();
     assert_eq!((told("tt"), told("u"), told("id"), told("expected_q")), (1, 1, 0, 0), "{text}");
     assert_eq!(text.matches("warning: ").count(), 8, "{text}");
-    let misspelt = "{\"id\": 1, \"t\": \"a\", \"expected_qq\": \"billing\"}\n".repeat(1);
-    let output = Place::new(&misspelt).run(&server.url, &[]);
+    let misspelt = "{\"id\": 1, \"t\": \"a\", \"expected_qq\": \"billing\"}\n";
+    let output = Place::new(misspelt).run(&server.url, &[]);
     assert!(
         stderr(&output).contains("has no question `qq`; did you mean `expected_q`?"),
         "{}",
