@@ -50,7 +50,7 @@ version=$(cat "$(dirname "$(readlink -f "$(command -v gcloud)")")/../VERSION") |
 accepted=$environment/accepted-by-gcloud-$version
 touch "$accepted"
 # Behind `--` stand words for ssh. Of lines that differ only in our own names the first is enough.
-sed -E "s/ -- .*//; s#$root#ROOT#g; s#${TMPDIR:-/tmp}/([^ ]|\\\\ )*/#TMP/#g; s/([^0-9a-f])[0-9a-f]{12}([^0-9a-f])/\10123456789ab\2/g" "$EVERY_CALL" scripts/tests/golden/*.txt |
+sed -E "s/ -- .*//; s#$root#ROOT#g; s#${TMPDIR:-/tmp}/([^ ]|\\\\ )*/#TMP/#g; s#${TMPDIR:-/tmp}/tmp\.[^ ]*#TMP#g; s/([^0-9a-f])[0-9a-f]{12}([^0-9a-f])/\10123456789ab\2/g" "$EVERY_CALL" scripts/tests/golden/*.txt |
   LC_ALL=C sort -u | awk '{shape = $0; gsub(/[^ =]*(dgem|my-project|europe-west4|ROOT|TMP)[^ ]*/, "X", shape)} !seen[shape]++' >"$scratch/all"
 grep -vxFf "$accepted" "$scratch/all" >"$scratch/lines" || true
 jq -R '{command_string: .}' "$scratch/lines" | jq -s . >"$scratch/commands.json"
