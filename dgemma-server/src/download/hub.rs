@@ -198,8 +198,8 @@ impl Hub {
         if node.kind != "file" || node.path == ".gitattributes" {
             return Ok(None);
         }
-        // A path out of the folder would write wherever the hub likes; names with a dot in front are ours.
-        if !node.path.split('/').all(|part| plain_name(part) && !part.starts_with('.')) {
+        // A path out of the folder would write wherever the hub likes.
+        if !plain_path(&node.path) {
             return Err(self.odd(&format!("it names a file {:?}", node.path)));
         }
         let (digest, bytes) = match node.lfs {
@@ -324,6 +324,11 @@ fn refusal(status: StatusCode) -> (String, String) {
         _ => "run the same command again later; what came so far is kept",
     };
     (format!("the hub answers {status}"), hint.into())
+}
+
+/// Whether it names a file inside the folder. Names with a dot in front are ours.
+pub(super) fn plain_path(path: &str) -> bool {
+    path.split('/').all(|part| plain_name(part) && !part.starts_with('.'))
 }
 
 fn plain_name(part: &str) -> bool {

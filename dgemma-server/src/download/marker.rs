@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::digest::Digest;
-use super::hub::Entry;
+use super::hub::{Entry, plain_path};
 use super::on_disk;
 use crate::error::Error;
 
@@ -57,12 +57,22 @@ impl Marker {
     /// The list of a folder, if it has one.
     pub(super) fn read(folder: &Path) -> Result<Option<Self>, Error> {
         let path = folder.join(MARKER);
-        match std::fs::read(&path) {
-            Ok(text) => {
-                serde_json::from_slice(&text).map(Some).map_err(|error| on_disk(&path, &error.into()))
-            }
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(on_disk(&path, &error)),
+        let refuse = |reason: String| Error::Setup {
+            what: path.display().to_string(),
+            reason,
+            hint: "delete it and run dgemma-server download again: what is sound stays".into(),
+        };
+        let text = match std::fs::read(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(refuse(error.to_string())),
+        };
+        let marker: Self = serde_json::from_slice(&text)
+            .map_err(|error| refuse(format!("it is no list of a download: {error}")))?;
+        // Whoever wrote it, it names files of this folder and no others.
+        match marker.files.keys().find(|name| !plain_path(name)) {
+            None => Ok(Some(marker)),
+            Some(name) => Err(refuse(format!("it names a file {name:?}"))),
         }
     }
 

@@ -104,32 +104,44 @@ pub async fn run(options: &Options) -> Result<Summary, Error> {
     Ok(Summary { commit, files: entries.len(), bytes, fetched_bytes })
 }
 
-/// Whether the file is there, as long as the hub says and with the same digest.
 /// Compares a folder with the list of its download: how many files there are, `None` where there is no list.
 pub fn verify(folder: &Path) -> Result<Option<usize>, Error> {
     let Some(marker) = Marker::read(folder)? else { return Ok(None) };
     for (name, file) in &marker.files {
         let path = folder.join(name);
         let wanted = file.digest();
-        let bytes = std::fs::metadata(&path).map_err(|source| on_disk(&path, &source))?.len();
-        let found = (bytes == file.bytes)
-            .then(|| digest::of_file(&path, wanted.kind(), bytes))
-            .transpose()
-            .map_err(|source| on_disk(&path, &source))?;
-        if found.as_ref() != Some(&wanted) {
-            return Err(Error::Setup {
-                what: path.display().to_string(),
-                reason: format!(
-                    "it has {bytes} bytes and is not what was fetched ({} bytes, {wanted})",
-                    file.bytes
-                ),
-                hint: "run dgemma-server download again: it fetches what is damaged".into(),
-            });
+        let refuse = |reason: String, hint: &str| {
+            Err(Error::Setup { what: path.display().to_string(), reason, hint: hint.into() })
+        };
+        let compared = std::fs::metadata(&path).and_then(|metadata| {
+            let bytes = metadata.len();
+            let same = bytes == file.bytes && digest::of_file(&path, wanted.kind(), bytes)? == wanted;
+            Ok((bytes, same))
+        });
+        match compared {
+            Ok((_, true)) => {}
+            Ok((bytes, false)) => {
+                let fetched = file.bytes;
+                return refuse(
+                    format!("it has {bytes} bytes and is not what was fetched ({fetched} bytes, {wanted})"),
+                    "run dgemma-server download again: it fetches what is damaged",
+                );
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return refuse(
+                    "it was fetched and is not there any more".into(),
+                    "run dgemma-server download again: it fetches what is missing",
+                );
+            }
+            Err(error) => {
+                return refuse(error.to_string(), "see that you may read it and that the disk is sound");
+            }
         }
     }
     Ok(Some(marker.files.len()))
 }
 
+/// Whether the file is there, as long as the hub says and with the same digest.
 async fn present(folder: &Path, entry: &Entry) -> Result<bool, Error> {
     let path = folder.join(&entry.path);
     match std::fs::metadata(&path) {
