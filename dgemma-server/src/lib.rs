@@ -177,10 +177,9 @@ async fn start<E: Engine>(
         "model loaded"
     );
     let (queue, jobs) = queue::bounded_with(options.queue_places, Some(options.queue_wait), metrics);
-    scheduler::spawn(engine, jobs, options.budget).map_err(|source| Error::Io {
-        what: "cannot start a thread".into(),
-        source,
-        hint: "raise the limit on threads",
+    let active_tokens = options.budget.active_tokens.min(info.active_tokens);
+    scheduler::spawn(engine, jobs, Budget { active_tokens, ..options.budget }).map_err(|source| {
+        Error::Io { what: "cannot start a thread".into(), source, hint: "raise the limit on threads" }
     })?;
     let decider = Arc::new(Decider::new(info, text, queue.clone(), options.budget.pass_rows));
     warm_up::run(&decider).await?;

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use dgemma_server::cli::{Arguments, Command};
+use dgemma_server::commands::memory::{Concurrency, Workload};
 use dgemma_server::engine::diffusion::{DiffusionEngine, OpenOptions};
 use dgemma_server::http::listen;
 use dgemma_server::read::Text;
@@ -60,21 +61,20 @@ async fn run(arguments: &Arguments) -> Result<(), Error> {
     }
     let dir = arguments.checkpoint()?;
     let options = arguments.open_options(dir.clone());
-    let memory_gib = arguments.model.memory_gib;
-    let open =
-        move |options: &OpenOptions, report: &mut dyn FnMut(u64, u64)| open(options, memory_gib, report);
+    // A bench decides one thing at a time.
+    let one = arguments.workload(Concurrency::Full(1));
+    let one = move |options: &OpenOptions| open(options, one, &mut |_, _| ());
     if let Some(Command::Bench { quality: Some(file), .. }) = &arguments.command {
         let items = bench::quality::items(file)?;
         let plain = OpenOptions { dtype: DType::F32, quant: None, ..options.clone() };
-        let plain = bench::quality::answers(open(&plain, &mut |_, _| ())?, &items).await?;
-        let chosen = bench::quality::answers(open(&options, &mut |_, _| ())?, &items).await?;
+        let plain = bench::quality::answers(one(&plain)?, &items).await?;
+        let chosen = bench::quality::answers(one(&options)?, &items).await?;
         let quality = bench::quality::Quality::of(&plain, &chosen);
         return write!(std::io::stdout(), "{quality}")
             .map_err(|source| Error::io("cannot print the figures", source));
     }
     if let Some(Command::Bench { runs, .. }) = arguments.command {
-        let open =
-            |prefix_cache_bytes| open(&OpenOptions { prefix_cache_bytes, ..options.clone() }, &mut |_, _| ());
+        let open = |prefix_cache_bytes| one(&OpenOptions { prefix_cache_bytes, ..options.clone() });
         let report = bench::run(runs, options.prefix_cache_bytes, open).await?;
         return write!(std::io::stdout(), "{report}")
             .map_err(|source| Error::io("cannot print the figures", source));
@@ -88,8 +88,9 @@ async fn run(arguments: &Arguments) -> Result<(), Error> {
         tracing::warn!("{warning}");
     }
     tracing::info!("listening on http://{address}");
+    let served = arguments.workload(Concurrency::Served(arguments.model.active_tokens));
     let load = move |readiness: &dgemma_server::api::readiness::Readiness| {
-        open(&options, &mut |loaded, total| readiness.report_bytes(loaded, total))
+        open(&options, served, &mut |loaded, total| readiness.report_bytes(loaded, total))
     };
     serve(listener, serving, load, signals::stop()).await
 }
@@ -113,10 +114,11 @@ async fn fetch(repo: &str, revision: &str, jobs: usize, out: Option<&Path>) -> R
 
 fn open(
     options: &OpenOptions,
-    memory_gib: Option<f64>,
+    workload: Workload,
     report: &mut dyn FnMut(u64, u64),
 ) -> Result<Parts<DiffusionEngine>, Error> {
     let text = Text::from_dir(&options.dir)?;
-    commands::memory::check(options, memory_gib)?;
-    Ok(Parts { engine: DiffusionEngine::open(options, report)?, text })
+    let active_tokens = commands::memory::check(options, workload)?;
+    let options = OpenOptions { active_tokens, ..options.clone() };
+    Ok(Parts { engine: DiffusionEngine::open(&options, report)?, text })
 }

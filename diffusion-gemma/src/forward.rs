@@ -64,6 +64,27 @@ struct Plan {
     read: Vec<u32>,
 }
 
+/// All rows between two layers, with what belongs to them, and where that is.
+struct Rows {
+    /// Number of the device. Two CPUs are one device to the tensor library, which therefore cannot say that a move was forgotten.
+    place: usize,
+    /// `[rows, H]`.
+    x: Tensor,
+    /// Rotations of sliding and of full layers.
+    tables: [RopeTable; 2],
+}
+
+impl Rows {
+    /// The hidden states for a layer, which must be there.
+    fn at(&self, place: usize, layer: usize) -> Result<&Tensor> {
+        if self.place == place {
+            return Ok(&self.x);
+        }
+        let what = format!("layer {layer} on device {place} was handed rows on device {}", self.place);
+        Err(candle_core::Error::Msg(what).into())
+    }
+}
+
 struct SegmentPlan {
     prompt: Range<usize>,
     canvases: Vec<CanvasPlan>,
@@ -84,22 +105,23 @@ impl Model {
         if plan.rows == 0 {
             return Err(Error::Input("a pass needs at least one row".into()));
         }
-        let mut x = self.flat_embeddings(&plan.prompt, segments)?;
         let mut grown: Vec<Vec<LayerKv>> =
             segments.iter().map(|_| Vec::with_capacity(self.layers.len())).collect();
         let last = self.layers.len() - 1;
-        let mut tables = self.tables(&plan, &self.device)?;
+        let mut rows = Rows {
+            place: 0,
+            x: self.flat_embeddings(&plan.prompt, segments)?,
+            tables: self.tables(&plan, &self.device)?,
+        };
         for (i, layer) in self.layers.iter().enumerate() {
             // The rows go along from device to device.
-            if !layer.device.same_device(x.device()) {
-                x = x.to_device(&layer.device)?;
-                tables = self.tables(&plan, &layer.device)?;
+            if rows.place != layer.place {
+                rows = self.moved(&rows, &plan, layer)?;
             }
-            let table = &tables[usize::from(self.config.layers[i].attention == Attention::Full)];
             let wanted = (i == last).then_some(plan.read.as_slice());
-            x = self.flat_layer(i, &x, &plan, segments, table, wanted, &mut grown)?;
+            rows.x = self.flat_layer(i, &rows, &plan, segments, wanted, &mut grown)?;
         }
-        x = x.to_device(&self.device)?;
+        let x = rows.x.to_device(&self.device)?;
         let hidden = if plan.read.is_empty() { None } else { Some(self.norm(&x, Some(&self.norm))?) };
         segments
             .iter()
@@ -117,6 +139,12 @@ impl Model {
                 Ok(SegmentOutput { prefix, hidden: hidden.collect::<Result<_>>()? })
             })
             .collect()
+    }
+
+    /// The rows where a layer wants them.
+    fn moved(&self, rows: &Rows, plan: &Plan, layer: &Layer) -> Result<Rows> {
+        let Layer { place, device, .. } = layer;
+        Ok(Rows { place: *place, x: rows.x.to_device(device)?, tables: self.tables(plan, device)? })
     }
 
     /// Rotations of every row, of sliding and of full layers.
@@ -151,15 +179,16 @@ impl Model {
     fn flat_layer(
         &self,
         i: usize,
-        x: &Tensor,
+        rows: &Rows,
         plan: &Plan,
         segments: &[Segment<'_>],
-        table: &RopeTable,
         wanted: Option<&[u32]>,
         grown: &mut [Vec<LayerKv>],
     ) -> Result<Tensor> {
         let (layer, eps, head_dim) =
             (&self.layers[i], self.config.rms_norm_eps, self.config.layers[i].head_dim);
+        let x = rows.at(layer.place, i)?;
+        let table = &rows.tables[usize::from(self.config.layers[i].attention == Attention::Full)];
         let (q_width, kv_width) = (self.config.query_width(i), self.config.kv_width(i));
         let sliding = self.config.layers[i].attention == Attention::Sliding;
         let normed = ops::norm(x, Some(&layer.input_norm), eps)?;
@@ -341,5 +370,42 @@ impl Plan {
         let mut scalars = vec![layer.encoder_scalar as f32; self.prompt.len()];
         scalars.resize(self.rows, layer.decoder_scalar as f32);
         scalars
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+mod tests {
+    use std::path::PathBuf;
+
+    use candle_core::DType;
+
+    use super::*;
+    use crate::load::LoadOptions;
+
+    #[test]
+    fn a_layer_refuses_rows_that_were_not_moved_to_its_device() {
+        let dir = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../fixtures/tiny-text");
+        let options = LoadOptions {
+            devices: vec![Device::Cpu, Device::Cpu],
+            places: vec![0, 1],
+            ..LoadOptions::cpu(DType::F32)
+        };
+        let model = Model::load(&dir, &options).unwrap();
+        let segments = [Segment { prefix: &Prefix::new(), tokens: &[1, 2, 3], canvases: vec![] }];
+        let plan = Plan::new(&segments).unwrap();
+        let tables = model.tables(&plan, &Device::Cpu).unwrap();
+        let rows = Rows { place: 0, x: model.flat_embeddings(&plan.prompt, &segments).unwrap(), tables };
+        let layer = |rows: &Rows, i| {
+            let mut grown = vec![Vec::new()];
+            model.flat_layer(i, rows, &plan, &segments, None, &mut grown).map_err(|error| error.to_string())
+        };
+        assert!(layer(&rows, 0).is_ok());
+        let error = layer(&rows, 1).unwrap_err();
+        assert!(error.contains("layer 1 on device 1 was handed rows on device 0"), "{error}");
+        let moved = model.moved(&rows, &plan, &model.layers[1]).unwrap();
+        assert!(layer(&moved, 1).is_ok());
+        // And so back to the first device for those after it.
+        assert!(layer(&moved, 2).is_err());
     }
 }

@@ -8,6 +8,7 @@ mod config;
 mod cpu;
 mod cuts;
 mod error;
+mod form;
 mod forward;
 mod kv;
 mod linear;
@@ -29,12 +30,13 @@ pub use candle_core::{DType, Device, Tensor};
 pub use chat_template::{ChatTemplate, Message, Part, RenderOptions, Rendered, ToolCall};
 pub use config::{Attention, Config, LayerConfig, RopeConfig};
 pub use error::{Error, Result};
+pub use form::Compute;
 pub use forward::{CanvasRows, Segment, SegmentOutput};
 pub use kv::Prefix;
 pub use linear::Quant;
 pub use load::LoadOptions;
 pub use model::Model;
-pub use plan::{Demand, Gib, MemoryPlan, PUBLISHED_LAYERS};
+pub use plan::{Blueprint, Demand, DevicePlan, Gib, MemoryPlan};
 pub use readout::{Settled, SlotLogits};
 pub use sampler::{
     Block, Finish, Generation, GenerationConfig, GenerationStats, Noise, Progress, Reply, generate,

@@ -4,10 +4,11 @@
 //! of the tensor library where there is no kernel for it, and a plain tensor for everything else. The plain reference path
 //! reads all of them through [`Linear::rows`].
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-use candle_core::quantized::{GgmlDType, QMatMul, QTensor};
+use candle_core::quantized::{GgmlDType, QMatMul, QStorage, QTensor};
 use candle_core::{DType, Device, Module, Tensor};
 use rayon::prelude::*;
 
@@ -76,25 +77,31 @@ impl Linear {
         Ok(Self::Dense(dense()?))
     }
 
-    /// Quantises `[out, in]` weights.
-    pub(crate) fn quantized(weight: &Tensor, quant: Quant) -> Result<Self> {
-        Self::from_blocks(QTensor::quantize(weight, quant.format())?)
+    /// Quantises `[out, in]` weights on the CPU.
+    fn quantized(weight: &Tensor, quant: Quant) -> Result<Self> {
+        let blocks = QTensor::quantize(weight, quant.format())?.data()?.into_owned();
+        Self::of_blocks(quant.format(), blocks, weight.dims2()?, &Device::Cpu)
     }
 
-    /// Quantised `[out, in]` weights: packed where there are kernels for their format.
-    pub(crate) fn from_blocks(weight: QTensor) -> Result<Self> {
-        let format = match weight.dtype() {
+    /// The blocks of an `[out, in]` matrix, row by row: packed where there are kernels for their format.
+    pub(crate) fn of_blocks(
+        format: GgmlDType,
+        blocks: Vec<u8>,
+        shape: (usize, usize),
+        device: &Device,
+    ) -> Result<Self> {
+        let packable = match format {
             GgmlDType::Q8_0 => Some(BlockFormat::Q8_0),
             GgmlDType::Q4_0 => Some(BlockFormat::Q4_0),
             GgmlDType::Q4_1 => Some(BlockFormat::Q4_1),
             GgmlDType::Q4K => Some(BlockFormat::Q4K),
             _ => None,
         };
-        if let Some(format) = format.filter(|_| PackedBlocks::supported() && weight.device().is_cpu()) {
-            let packed = PackedBlocks::pack(format, &weight.data()?, weight.shape().dims2()?.1);
-            return Ok(Self::Packed(Matrix::Blocks(packed)));
+        if let Some(format) = packable.filter(|_| PackedBlocks::supported() && device.is_cpu()) {
+            return Ok(Self::Packed(Matrix::Blocks(PackedBlocks::pack(format, &blocks, shape.1))));
         }
-        let tensor = Arc::new(weight);
+        let storage = QStorage::from_data(Cow::Owned(blocks), device, format)?;
+        let tensor = Arc::new(QTensor::new(storage, shape)?);
         let matmul = QMatMul::from_arc(Arc::clone(&tensor))?;
         Ok(Self::Quantized(tensor, matmul))
     }
@@ -200,12 +207,60 @@ impl Linear {
         }
     }
 
-    /// Bytes of the weights in the form they are kept.
+    /// Bytes of the weights in the form they are kept, once they have been used.
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Self::Dense(weight) => weight.elem_count() * weight.dtype().size_in_bytes(),
-            Self::Quantized(weight, _) => weight.storage_size_in_bytes(),
+            Self::Quantized(weight, _) => {
+                let copy = match weight.shape().dims2() {
+                    Ok((rows, inputs)) if weight.device().is_cpu() => {
+                        library_copy_bytes(weight.dtype(), rows, inputs)
+                    }
+                    _ => 0,
+                };
+                weight.storage_size_in_bytes() + copy
+            }
             Self::Packed(weight) => weight.bytes(),
         }
+    }
+}
+
+/// Bytes of the copy in an order of its own that the tensor library makes of an `[rows, inputs]` matrix on a CPU when it first
+/// multiplies with it, and keeps beside the blocks. (Of `q4k` it makes another one for AMX, on processors where our own kernels
+/// take these matrices.)
+pub(crate) fn library_copy_bytes(format: GgmlDType, rows: usize, inputs: usize) -> usize {
+    if !inputs.is_multiple_of(256) {
+        return 0;
+    }
+    #[cfg(target_arch = "x86_64")]
+    {
+        // Tiles of 16 outputs by 256 inputs, whose scales are f32.
+        let tiles = if rows.is_multiple_of(16) { rows / 16 * (inputs / 256) } else { 0 };
+        let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+        let vnni = is_x86_feature_detected!("avxvnni") || is_x86_feature_detected!("avx512vnni");
+        match format {
+            GgmlDType::Q4K if avx2 => tiles * (2 * 8 * 16 * 4 + 16 * 128),
+            GgmlDType::Q6K if avx2 => tiles * (16 * 16 * 4 + 16 * 256),
+            GgmlDType::Q8_0 if avx2 && vnni => tiles * 8 * (16 * 2 + 16 * 32),
+            _ => 0,
+        }
+    }
+    #[cfg(target_arch = "aarch64")]
+    {
+        let dot = std::arch::is_aarch64_feature_detected!("dotprod");
+        match format {
+            GgmlDType::Q4_0 | GgmlDType::Q8_0 if dot && rows.is_multiple_of(4) => {
+                rows * inputs / format.block_size() * format.type_size()
+            }
+            GgmlDType::Q4K | GgmlDType::Q6K if dot && rows.is_multiple_of(8) => {
+                rows * inputs / format.block_size() * format.type_size()
+            }
+            _ => 0,
+        }
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    {
+        let _ = (format, rows);
+        0
     }
 }

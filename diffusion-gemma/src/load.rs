@@ -1,39 +1,50 @@
 //! From a checkpoint folder to a [`Model`]: every name and shape checked, every matrix in the form it is computed in.
 //!
-//! A matrix is packed where this CPU has kernels and the checkpoint stores bf16, quantised where that was asked for, kept in
-//! blocks where it is stored in blocks, and a plain tensor otherwise. What the formats look like is in `weights/`.
+//! `form.rs` says which form that is. What the formats look like is in `weights/`, what a form computes in `linear.rs`.
 
 use std::path::Path;
 
-use candle_core::quantized::GgmlDType;
 use candle_core::{DType, Device, Tensor};
 use rayon::prelude::*;
 
 use crate::config::{Attention, Config};
-use crate::cpu::{self, Isa, Matrix, PackedBf16, Precision};
-use crate::error::Result;
+use crate::cpu::{self, Matrix, PackedBf16, Precision};
+use crate::error::{Error, Result};
+use crate::form::{Compute, Form, Role};
 use crate::linear::{Linear, Quant};
 use crate::model::{Layer, Model, Router, SelfConditioning};
 use crate::rope::Rope;
-use crate::weights::{self, Checkpoint, Class, Deviation, Encoding, Report, Row, Stored};
+use crate::weights::{self, Checkpoint, Class, Deviation, Encoding, Fault, Report, Row, Stored, tensors};
 
 /// How to load.
 #[derive(Debug, Clone)]
 pub struct LoadOptions {
-    /// Where the weights live.
-    pub device: Device,
-    /// Where each layer lives instead; empty: all on `device`, which keeps embedding and head.
-    pub layer_devices: Vec<Device>,
-    /// Compute type, f32 or bf16. On a CPU with its own kernels bf16 means bf16 products with f32 sums.
+    /// Where the weights live. The first has embedding and head.
+    pub devices: Vec<Device>,
+    /// Of each layer, the number of its device; empty: all on the first.
+    pub places: Vec<usize>,
+    /// See [`Compute`].
     pub dtype: DType,
-    /// Form of the layers' projections and experts; embeddings, norms, router and self-conditioning stay as stored.
+    /// See [`Compute`].
     pub quant: Option<Quant>,
 }
 
 impl LoadOptions {
     /// On the CPU, not quantised.
     pub fn cpu(dtype: DType) -> Self {
-        Self { device: Device::Cpu, layer_devices: Vec::new(), dtype, quant: None }
+        Self { devices: vec![Device::Cpu], places: Vec::new(), dtype, quant: None }
+    }
+
+    /// What the forms of the weights follow from.
+    pub fn compute(&self) -> Compute {
+        let on_cpu = self.devices.iter().all(Device::is_cpu);
+        Compute { dtype: self.dtype, quant: self.quant, on_cpu }
+    }
+
+    fn device(&self, place: usize) -> Result<&Device> {
+        let missing =
+            || Error::Input(format!("device {place} is asked for, and there are {}", self.devices.len()));
+        self.devices.get(place).ok_or_else(missing)
     }
 }
 
@@ -53,8 +64,8 @@ impl Model {
         cpu::check_choice()?;
         let mut loader = Loader {
             checkpoint: Checkpoint::open(dir)?,
-            options,
-            device: &options.device,
+            compute: options.compute(),
+            device: options.device(0)?,
             weights: Report::default(),
             report,
         };
@@ -64,12 +75,13 @@ impl Model {
         let norm = loader.norm("model.decoder.norm.weight", h)?;
         let mut layers = Vec::with_capacity(config.layers.len());
         for i in 0..config.layers.len() {
-            loader.device = options.layer_devices.get(i).unwrap_or(&options.device);
-            layers.push(loader.layer(&config, i)?);
+            let place = options.places.get(i).copied().unwrap_or(0);
+            loader.device = options.device(place)?;
+            layers.push(loader.layer(&config, i, place)?);
         }
-        loader.device = &options.device;
+        loader.device = options.device(0)?;
         let self_conditioning = loader.self_conditioning(&config)?;
-        let unused = loader.checkpoint.finish(weights::tensors::deliberately_unused)?;
+        let unused = loader.checkpoint.finish(tensors::deliberately_unused)?;
         let root = (h as f64).sqrt();
         Ok(Self {
             embed_scale: if options.dtype == DType::BF16 {
@@ -79,8 +91,8 @@ impl Model {
             },
             rope_sliding: Rope::new(&config.rope_sliding, config_head_dim(&config, Attention::Sliding)),
             rope_full: Rope::new(&config.rope_full, config_head_dim(&config, Attention::Full)),
-            device: options.device.clone(),
-            dtype: options.activations(),
+            device: options.device(0)?.clone(),
+            dtype: loader.compute.activations(),
             config,
             embed,
             layers,
@@ -100,20 +112,11 @@ fn config_head_dim(config: &Config, kind: Attention) -> usize {
 
 struct Loader<'a> {
     checkpoint: Checkpoint,
-    options: &'a LoadOptions,
+    compute: Compute,
     /// Where what is loaded next goes.
     device: &'a Device,
     weights: Report,
     report: &'a mut dyn FnMut(u64, u64),
-}
-
-/// Which weights `--quant` is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Role {
-    /// Projections and experts of a layer.
-    Layer,
-    /// Embedding, router, self-conditioning: never in fewer bits than they are stored in.
-    Kept,
 }
 
 /// One expert in so many is decoded again to measure what its form costs.
@@ -138,43 +141,50 @@ impl Loader<'_> {
     /// Stacked projections of the same input.
     fn linear(&mut self, parts: &[(String, usize)], inputs: usize, role: Role) -> Result<Linear> {
         let stored = self.checkpoint.stacked(parts, inputs)?;
+        let encodings = stored.encodings();
         let name = parts.first().map_or("", |(name, _)| name);
-        let linear = linear(self.options, self.device, &stored, name, role)?;
-        let deviation = deviation(&stored, &linear)?;
+        debug_assert!(
+            parts.iter().all(|(part, _)| tensors::stack_of(part) == tensors::stack_of(name)),
+            "a plan would count {parts:?} apart"
+        );
+        let form = self.compute.form(&encodings, inputs, role);
+        let linear =
+            linear(self.compute, form, self.device, &stored).map_err(|fault| fault.in_stack(parts))?;
         let row = Row {
             tensors: parts.len(),
             from_bytes: stored.bytes() as u64,
             to_bytes: linear.bytes() as u64,
-            deviation,
+            deviation: deviation(&stored, &linear)?,
         };
-        let from = stored.encoding().map_or("mixed", Encoding::name);
-        self.weights.add(Class::of(name), from, linear.form(), row);
+        self.weights.add(Class::of(name), Encoding::names(&encodings), linear.form(), row);
         let names: Vec<&str> = parts.iter().map(|(name, _)| name.as_str()).collect();
         self.loaded(&names);
         Ok(linear)
     }
 
-    /// `[E, outputs, inputs]` → one projection per expert.
+    /// `[E, outputs, inputs]` → one projection per expert, all in one form.
     fn experts(&mut self, name: &str, shape: [usize; 3]) -> Result<Vec<Linear>> {
-        let stored = self.checkpoint.matrices(name, shape)?;
+        let whole = self.checkpoint.stored(name, &shape)?;
+        let encodings = whole.encodings();
+        let form = self.compute.form(&encodings, whole.inputs, Role::Layer);
         // Each expert is decoded, brought into its form and let go of before the next: a stack is never held twice.
-        let (options, device) = (self.options, self.device);
-        let experts: Vec<(Linear, Row)> = stored
+        let (compute, device) = (self.compute, self.device);
+        let experts: Vec<(Linear, Row)> = whole
+            .split(shape[0])
             .par_iter()
             .enumerate()
             .with_max_len(1)
             .map(|(number, stored)| {
-                let linear = linear(options, device, stored, name, Role::Layer)?;
+                let linear = linear(compute, form, device, stored)
+                    .map_err(|fault| fault.at(&format!("{name}, expert {number}")))?;
                 let deviation = if number % MEASURED == 0 { deviation(stored, &linear)? } else { None };
                 let (from_bytes, to_bytes) = (stored.bytes() as u64, linear.bytes() as u64);
-                Ok((linear, Row { tensors: 0, from_bytes, to_bytes, deviation }))
+                Ok((linear, Row { tensors: usize::from(number == 0), from_bytes, to_bytes, deviation }))
             })
             .collect::<Result<_>>()?;
-        let from = stored.first().and_then(Stored::encoding).map_or("mixed", Encoding::name);
         let mut linears = Vec::with_capacity(experts.len());
-        for (number, (linear, row)) in experts.into_iter().enumerate() {
-            let row = Row { tensors: usize::from(number == 0), ..row };
-            self.weights.add(Class::Experts, from, linear.form(), row);
+        for (linear, row) in experts {
+            self.weights.add(Class::Experts, Encoding::names(&encodings), linear.form(), row);
             linears.push(linear);
         }
         self.loaded(&[name]);
@@ -190,7 +200,7 @@ impl Loader<'_> {
         Ok(f64::from(value.squeeze(0)?.to_scalar::<f32>()?))
     }
 
-    fn layer(&mut self, config: &Config, i: usize) -> Result<Layer> {
+    fn layer(&mut self, config: &Config, i: usize, place: usize) -> Result<Layer> {
         let (h, ff, ffe, e) =
             (config.hidden_size, config.intermediate_size, config.moe_intermediate_size, config.num_experts);
         let p = format!("model.decoder.layers.{i}");
@@ -205,6 +215,7 @@ impl Loader<'_> {
         }
         let decoder_scalar = self.scalar(&format!("{p}.layer_scalar"))?;
         Ok(Layer {
+            place,
             device: self.device.clone(),
             input_norm: self.norm(&format!("{p}.input_layernorm.weight"), h)?,
             post_attention_norm: self.norm(&format!("{p}.post_attention_layernorm.weight"), h)?,
@@ -257,77 +268,37 @@ impl Loader<'_> {
     }
 }
 
-/// What a matrix is computed in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
-    /// Quantised on load.
-    Quantised(Quant),
-    /// bf16 in the order of the CPU's kernels.
-    Packed,
-    /// Blocks of the tensor library, made of the checkpoint's own.
-    Blocks(GgmlDType),
-    /// Plain numbers.
-    Plain(DType),
-}
-
-impl LoadOptions {
-    /// Whether the kernels of `cpu/` compute.
-    pub(crate) fn on_kernels(&self) -> bool {
-        let devices = std::iter::once(&self.device).chain(&self.layer_devices);
-        cpu::isa() != Isa::Portable && devices.into_iter().all(Device::is_cpu)
-    }
-
-    /// Type of the activations, and of every matrix that is kept as plain numbers: the kernels of a CPU take and give f32.
-    pub(crate) fn activations(&self) -> DType {
-        if self.on_kernels() { DType::F32 } else { self.dtype }
-    }
-
-    /// Quantised where that was asked for, packed where this CPU has kernels and the weights are bf16, in the nearest blocks of
-    /// the tensor library where they are stored in blocks, else plain. `encoding`: `None` where pieces differ.
-    pub(crate) fn form(&self, encoding: Option<Encoding>, inputs: usize, role: Role) -> Form {
-        let quant = self.quant.filter(|_| role == Role::Layer).and_then(|q| q.for_inputs(inputs));
-        if let Some(quant) = quant {
-            return Form::Quantised(quant);
-        }
-        if self.on_kernels() && encoding == Some(Encoding::Bf16) && PackedBf16::supported(inputs) {
-            return Form::Packed;
-        }
-        match encoding.and_then(|encoding| weights::nearest(encoding, inputs)) {
-            Some(blocks) => Form::Blocks(blocks),
-            None => Form::Plain(self.activations()),
-        }
-    }
-}
-
 fn linear(
-    options: &LoadOptions,
+    compute: Compute,
+    form: Form,
     device: &Device,
     stored: &Stored<'_>,
-    name: &str,
-    role: Role,
-) -> Result<Linear> {
-    stored.check_scales(name)?;
-    match options.form(stored.encoding(), stored.inputs, role) {
-        Form::Quantised(quant) => Linear::quantized(&stored.tensor(DType::F32, device)?, quant),
+) -> std::result::Result<Linear, Fault> {
+    stored.check_scales()?;
+    let blocks = |format| {
+        let bytes = weights::blocks(stored, format)?;
+        Ok(Linear::of_blocks(format, bytes, (stored.rows(), stored.inputs), device)?)
+    };
+    match form {
+        Form::Quantised(quant) => blocks(quant.format()),
+        Form::Blocks(format) => blocks(format),
         Form::Packed => Ok(Linear::Packed(Matrix::Bf16(
-            PackedBf16::pack(&stored.raw(), stored.inputs),
-            precision(options),
+            match stored.encodings().as_slice() {
+                [Encoding::Bf16] => PackedBf16::pack(&stored.raw(), stored.inputs),
+                _ => PackedBf16::pack(&[&stored.decode_bf16_bytes()], stored.inputs),
+            },
+            if compute.dtype == DType::BF16 { Precision::Bf16 } else { Precision::F32 },
         ))),
-        Form::Blocks(blocks) => Linear::from_blocks(weights::repack(stored, blocks, device)?),
         Form::Plain(dtype) => Ok(Linear::Dense(stored.tensor(dtype, device)?)),
     }
 }
 
 /// What a matrix lost on the way; `None` where nothing was rounded to fewer bits.
 fn deviation(stored: &Stored<'_>, linear: &Linear) -> Result<Option<Deviation>> {
-    if !linear.is_blocks() {
+    if !linear.is_blocks() && stored.encodings().len() == 1 {
         return Ok(None);
     }
     let mut deviation = Deviation::default();
-    deviation.add(&stored.decode(), &linear.dense()?.flatten_all()?.to_vec1()?);
+    deviation.add(&stored.decode(), &linear.dense()?.to_dtype(DType::F32)?.flatten_all()?.to_vec1()?);
     Ok(Some(deviation))
-}
-
-fn precision(options: &LoadOptions) -> Precision {
-    if options.dtype == DType::BF16 { Precision::Bf16 } else { Precision::F32 }
 }

@@ -36,6 +36,8 @@ pub struct Model {
 /// Weights of one layer. Norms are f32 `[H]` (or `[head_dim]`), projections `[out, in]` in the compute type.
 #[derive(Debug)]
 pub(crate) struct Layer {
+    /// Number of its device: what is handed to it has to be there.
+    pub(crate) place: usize,
     /// Where its weights are, and so its keys and values.
     pub(crate) device: Device,
     pub(crate) input_norm: Tensor,
@@ -95,11 +97,6 @@ impl Model {
     /// What loading made of the weights, and what that cost.
     pub fn weights(&self) -> &Report {
         &self.weights
-    }
-
-    /// Where each layer is.
-    pub fn layer_devices(&self) -> impl Iterator<Item = &Device> {
-        self.layers.iter().map(|layer| &layer.device)
     }
 
     /// Bytes of the checkpoint's weight files.

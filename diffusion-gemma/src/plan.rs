@@ -1,18 +1,17 @@
-//! What a model will take in memory, before anything is allocated: weights, keys and values, workspace.
+//! What a model will take in memory, before anything is allocated, device by device: weights, keys and values, workspace.
 //!
-//! The forms of the weights are those that `load.rs` will choose, from shapes alone; the rest follows `kv.rs`, `forward.rs` and
-//! the head's tiles. Used by the server at start and by its `plan`.
+//! The forms of the weights are those that `load.rs` will choose (`form.rs`), from shapes alone; the rest follows `kv.rs`,
+//! `forward.rs` and the head's tiles. Used by the server at start and by its `plan`.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
-use candle_core::quantized::GgmlDType;
-
 use crate::config::{Attention, Config};
-use crate::cpu::PackedBlocks;
 use crate::error::Result;
-use crate::load::{Form, LoadOptions, Role};
-use crate::weights::{Class, Inventory, Profile, Report, Row, tensors};
+use crate::form::{Compute, Role};
+use crate::weights::tensors::{self, Planned};
+use crate::weights::{Class, Encoding, Inventory, Profile, Report, Row};
 
 /// config.json of DiffusionGemma 26B-A4B, as far as shapes follow from it.
 const PUBLISHED: &str = r#"{"model_type":"diffusion_gemma","canvas_length":256,"text_config":{"vocab_size":262144,
@@ -20,120 +19,137 @@ const PUBLISHED: &str = r#"{"model_type":"diffusion_gemma","canvas_length":256,"
     "num_hidden_layers":30,"num_attention_heads":16,"num_key_value_heads":8,"head_dim":256,"global_head_dim":512,
     "num_global_key_value_heads":2,"sliding_window":1024,"max_position_embeddings":262144}}"#;
 
-/// Its layers.
-pub const PUBLISHED_LAYERS: usize = 30;
-
 /// What is to be run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Demand {
     /// Most tokens of a sequence.
     pub context_tokens: usize,
-    /// Sequences of that length at a time.
+    /// Most sequences at a time.
     pub sequences: usize,
+    /// No sequence is begun while those in progress have this many tokens; `usize::MAX`: all may be of full length.
+    pub admitted_tokens: usize,
     /// Most rows of a pass.
     pub pass_rows: usize,
     /// Bytes of encoded prompts that are kept for reuse.
     pub prefix_cache_bytes: u64,
 }
 
-/// Bytes of everything.
-#[derive(Debug, Clone, PartialEq)]
-pub struct MemoryPlan {
-    demand: Demand,
-    weights: Report,
-    /// Keys and values of a token in all full layers, which keep every token.
-    pub full_bytes_per_token: u64,
-    /// Keys and values of a token in all sliding layers.
-    pub sliding_bytes_per_token: u64,
-    /// Tokens that a sliding layer keeps of one sequence at most.
-    pub sliding_tokens: usize,
-    /// A pass that lengthens a prompt holds its keys and values twice: those before and those after.
-    pub growth_bytes: u64,
-    pub workspace_bytes: u64,
+impl Demand {
+    /// Tokens of all sequences where one has `each` at most: the last is begun when the others are just below the limit.
+    fn tokens(&self, each: usize) -> u64 {
+        let others = self.sequences.saturating_sub(1).saturating_mul(each);
+        (others.min(self.admitted_tokens) + each) as u64
+    }
 }
 
-impl MemoryPlan {
-    /// For the checkpoint in a folder. Reads headers only.
-    pub fn of_checkpoint(dir: &Path, options: &LoadOptions, demand: Demand) -> Result<Self> {
+/// A model as a plan sees it: shapes and encodings.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Blueprint {
+    config: Config,
+    tensors: Vec<Planned>,
+}
+
+impl Blueprint {
+    /// Of the checkpoint in a folder. Reads headers only.
+    pub fn of_checkpoint(dir: &Path) -> Result<Self> {
         let config = Config::from_dir(dir)?;
         let inventory = Inventory::open(dir)?;
         tensors::check(&inventory, &config)?;
-        Ok(Self::new(&config, &tensors::of_inventory(&inventory), options, demand))
+        Ok(Self { config, tensors: tensors::of_inventory(&inventory) })
     }
 
-    /// For the published 26B model, in bf16 or as a pack; nothing has to be there.
-    pub fn of_published(profile: Option<Profile>, options: &LoadOptions, demand: Demand) -> Result<Self> {
+    /// Of the published 26B model, in bf16 or as a pack; nothing has to be there.
+    pub fn of_published(profile: Option<Profile>) -> Result<Self> {
         let config = Config::from_json(PUBLISHED)?;
-        Ok(Self::new(&config, &tensors::of_profile(&config, profile), options, demand))
+        let tensors = tensors::of_profile(&config, profile);
+        Ok(Self { config, tensors })
     }
 
-    fn new(config: &Config, planned: &[tensors::Planned], options: &LoadOptions, demand: Demand) -> Self {
-        let kernels = options.on_kernels();
+    /// The architecture.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// What it takes. `places`: the number of each layer's device, 0 where that has embedding and head; those missing are 0.
+    pub fn plan(&self, compute: Compute, places: &[usize], demand: Demand) -> MemoryPlan {
+        let place =
+            |layer: Option<usize>| layer.and_then(|layer| places.get(layer)).map_or(0, |place| *place);
+        let count = 1 + places.iter().copied().max().unwrap_or(0);
+        let mut devices = vec![DevicePlan::default(); count];
         let mut weights = Report::default();
-        for tensor in planned {
-            let (width, outer) = tensor.shape.split_last().map_or((1, &[][..]), |(w, outer)| (*w, outer));
-            let (form, to_bytes) = if tensor.shape.len() < 2 {
-                ("f32".to_owned(), 4 * width as u64)
-            } else {
-                let layers = matches!(tensor.class, Class::Attention | Class::DenseFfn | Class::Experts);
-                let role = if layers { Role::Layer } else { Role::Kept };
-                let form = options.form(Some(tensor.encoding), width, role);
-                // Matrices of a stack are kept one by one.
-                let (count, rows) = match outer {
-                    [count, rows] => (*count, *rows),
-                    _ => (1, outer.iter().product()),
-                };
-                (form.name(kernels), (count * form.bytes(kernels, rows, width)) as u64)
-            };
-            let row = Row { tensors: 1, from_bytes: tensor.bytes, to_bytes, deviation: None };
-            weights.add(tensor.class, tensor.encoding.name(), form, row);
+        for stack in self.stacks() {
+            let first = stack[0];
+            let encodings: Vec<Encoding> = stack.iter().flat_map(|one| one.encodings.clone()).collect();
+            let (form, to_bytes) = weight(first, &stack, &encodings, compute);
+            let from_bytes = stack.iter().map(|one| one.bytes).sum();
+            let row = Row { tensors: stack.len(), from_bytes, to_bytes, deviation: None };
+            weights.add(first.class, Encoding::names(&encodings), form, row);
+            devices[place(first.layer)].weights += to_bytes;
         }
-        let number = options.activations().size_in_bytes() as u64;
-        let per_token = |kind: Attention| -> u64 {
-            let layers = (0..config.layers.len()).filter(|i| config.layers[*i].attention == kind);
-            layers.map(|i| 2 * config.kv_width(i) as u64 * number).sum()
-        };
+        let number = compute.activations().size_in_bytes() as u64;
+        let config = &self.config;
         let rows = demand.pass_rows.min(demand.context_tokens);
         // A window of slack is kept before old rows are dropped, and a pass adds its own.
         let sliding_tokens = (2 * config.sliding_window + rows).min(demand.context_tokens);
-        let mut plan = Self {
+        let (mut full_bytes, mut sliding_bytes) = (0, 0);
+        for (i, layer) in config.layers.iter().enumerate() {
+            let per_token = 2 * config.kv_width(i) as u64 * number;
+            let (each, sum) = match layer.attention {
+                Attention::Full => (demand.context_tokens, &mut full_bytes),
+                Attention::Sliding => (sliding_tokens, &mut sliding_bytes),
+            };
+            *sum += per_token;
+            let device = &mut devices[place(Some(i))];
+            device.kv += demand.tokens(each) * per_token;
+            device.growth += each as u64 * per_token;
+        }
+        let kv: u64 = devices.iter().map(|device| device.kv).sum();
+        for device in &mut devices {
+            // Kept prompts lie where the layers are.
+            let share = u128::from(demand.prefix_cache_bytes) * u128::from(device.kv) / u128::from(kv.max(1));
+            device.prefix_cache = share as u64;
+            device.workspace = workspace(config, compute, demand);
+        }
+        devices[0].workspace += 2 * (config.canvas_length * config.vocab_size).min(1 << 25) as u64 * 4;
+        MemoryPlan {
             demand,
             weights,
-            full_bytes_per_token: per_token(Attention::Full),
-            sliding_bytes_per_token: per_token(Attention::Sliding),
+            devices,
+            full_bytes_per_token: full_bytes,
+            sliding_bytes_per_token: sliding_bytes,
             sliding_tokens,
-            growth_bytes: 0,
-            workspace_bytes: workspace(config, options, demand),
-        };
-        plan.growth_bytes = plan.kv_bytes() / demand.sequences.max(1) as u64;
-        plan
+        }
     }
 
-    /// Of the weights as they are kept, class by class.
-    pub fn weights(&self) -> &Report {
-        &self.weights
-    }
-
-    /// Keys and values of all sequences.
-    pub fn kv_bytes(&self) -> u64 {
-        let of_one = self.full_bytes_per_token * self.demand.context_tokens as u64
-            + self.sliding_bytes_per_token * self.sliding_tokens as u64;
-        of_one * self.demand.sequences as u64
-    }
-
-    /// Everything together.
-    pub fn total_bytes(&self) -> u64 {
-        self.weights.bytes()
-            + self.kv_bytes()
-            + self.growth_bytes
-            + self.demand.prefix_cache_bytes
-            + self.workspace_bytes
+    /// Tensors that loading stacks to one matrix, together.
+    fn stacks(&self) -> Vec<Vec<&Planned>> {
+        let mut stacks: BTreeMap<String, Vec<&Planned>> = BTreeMap::new();
+        for tensor in &self.tensors {
+            stacks.entry(tensors::stack_of(&tensor.name)).or_default().push(tensor);
+        }
+        stacks.into_values().collect()
     }
 }
 
-/// The widest moment of a pass: rows of activations in a layer, scores of attention where no kernel streams them, a tile of the
-/// head.
-fn workspace(config: &Config, options: &LoadOptions, demand: Demand) -> u64 {
+/// Form and bytes of what a stack of tensors becomes.
+fn weight(first: &Planned, stack: &[&Planned], encodings: &[Encoding], compute: Compute) -> (String, u64) {
+    let (width, outer) = first.shape.split_last().map_or((1, &[][..]), |(width, outer)| (*width, outer));
+    if first.shape.len() < 2 {
+        return ("f32".to_owned(), 4 * width as u64);
+    }
+    let layers = matches!(first.class, Class::Attention | Class::DenseFfn | Class::Experts);
+    let form = compute.form(encodings, width, if layers { Role::Layer } else { Role::Kept });
+    // Matrices of a stack of experts are kept one by one.
+    let (count, rows) = match outer {
+        [count, rows] => (*count, *rows),
+        _ => (1, stack.iter().map(|one| one.shape[0]).sum()),
+    };
+    (compute.name(form), (count * compute.bytes(form, rows, width)) as u64)
+}
+
+/// The widest moment of a pass on a device: rows of activations in a layer, and scores of attention where no kernel streams
+/// them.
+fn workspace(config: &Config, compute: Compute, demand: Demand) -> u64 {
     let rows = demand.pass_rows as u64;
     let width = |i: usize| (2 * config.query_width(i) + 2 * config.kv_width(i)) as u64;
     let attention = (0..config.layers.len()).map(width).max().unwrap_or(0);
@@ -142,58 +158,68 @@ fn workspace(config: &Config, options: &LoadOptions, demand: Demand) -> u64 {
     let number = size_of::<f32>() as u64;
     // Residual, normed rows, branches and their sum.
     let layer = rows * (6 * config.hidden_size as u64 + attention.max(dense).max(experts)) * number;
-    let scores = if options.on_kernels() {
+    let scores = if compute.on_kernels() {
         0
     } else {
         // Scores, their exponentials and the shares of one block of rows; heads and keys in full.
         3 * rows.min(512) * (config.num_attention_heads * demand.context_tokens) as u64 * number
     };
-    let tile = (config.canvas_length * config.vocab_size).min(1 << 25) as u64 * number;
-    layer + scores + 2 * tile
+    layer + scores
 }
 
-impl Form {
-    /// Blocks of the tensor library in this form.
-    fn blocks(self) -> Option<GgmlDType> {
-        match self {
-            Self::Quantised(quant) => Some(quant.format()),
-            Self::Blocks(blocks) => Some(blocks),
-            Self::Packed | Self::Plain(_) => None,
-        }
-    }
+/// Bytes on one device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DevicePlan {
+    pub weights: u64,
+    /// Keys and values of all sequences.
+    pub kv: u64,
+    /// A pass that lengthens a prompt holds its keys and values twice: those before and those after.
+    pub growth: u64,
+    pub prefix_cache: u64,
+    pub workspace: u64,
+}
 
-    /// As `Linear::form` names it. `kernels`: whether the CPU's kernels will take blocks over.
-    fn name(self, kernels: bool) -> String {
-        match (self.blocks(), self) {
-            (Some(blocks), _) => match taken_over(blocks, kernels) {
-                Some(four) => format!("{} bits", if four { 4 } else { 8 }),
-                None => format!("{blocks:?}").to_lowercase(),
-            },
-            (None, Self::Plain(dtype)) => dtype.as_str().to_owned(),
-            (None, _) => "bf16".to_owned(),
-        }
-    }
-
-    /// Bytes of a matrix in this form.
-    fn bytes(self, kernels: bool, rows: usize, inputs: usize) -> usize {
-        match (self.blocks(), self) {
-            (Some(blocks), _) => match taken_over(blocks, kernels) {
-                Some(four) => PackedBlocks::planned_bytes(four, rows, inputs),
-                None => rows * inputs / blocks.block_size() * blocks.type_size(),
-            },
-            (None, Self::Plain(dtype)) => rows * inputs * dtype.size_in_bytes(),
-            // Panels of 32 outputs, lines of 32 inputs.
-            (None, _) => rows.next_multiple_of(32) * inputs.next_multiple_of(32) * 2,
-        }
+impl DevicePlan {
+    /// All of it.
+    pub fn total(&self) -> u64 {
+        self.weights + self.kv + self.growth + self.prefix_cache + self.workspace
     }
 }
 
-/// Whether the CPU's kernels take these blocks, and as 4 bits.
-fn taken_over(blocks: GgmlDType, kernels: bool) -> Option<bool> {
-    match blocks {
-        GgmlDType::Q8_0 if kernels => Some(false),
-        GgmlDType::Q4_0 | GgmlDType::Q4_1 | GgmlDType::Q4K if kernels => Some(true),
-        _ => None,
+/// Bytes of everything.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MemoryPlan {
+    demand: Demand,
+    weights: Report,
+    devices: Vec<DevicePlan>,
+    /// Keys and values of a token in all full layers, which keep every token.
+    pub full_bytes_per_token: u64,
+    /// Keys and values of a token in all sliding layers.
+    pub sliding_bytes_per_token: u64,
+    /// Tokens that a sliding layer keeps of one sequence at most.
+    pub sliding_tokens: usize,
+}
+
+impl MemoryPlan {
+    /// Of the weights as they are kept, class by class.
+    pub fn weights(&self) -> &Report {
+        &self.weights
+    }
+
+    /// Device by device, in the order of their numbers.
+    pub fn devices(&self) -> &[DevicePlan] {
+        &self.devices
+    }
+
+    /// All devices together.
+    pub fn together(&self) -> DevicePlan {
+        self.devices.iter().fold(DevicePlan::default(), |sum, one| DevicePlan {
+            weights: sum.weights + one.weights,
+            kv: sum.kv + one.kv,
+            growth: sum.growth + one.growth,
+            prefix_cache: sum.prefix_cache + one.prefix_cache,
+            workspace: sum.workspace + one.workspace,
+        })
     }
 }
 
@@ -209,7 +235,8 @@ impl fmt::Display for Gib {
 
 impl fmt::Display for MemoryPlan {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Demand { context_tokens, sequences, pass_rows, prefix_cache_bytes } = self.demand;
+        let Demand { context_tokens, sequences, admitted_tokens, pass_rows, .. } = self.demand;
+        let together = self.together();
         let mut line = |what: &str, bytes: u64, note: String| {
             writeln!(out, "{what:<22} {:>12}  {note}", Gib(bytes).to_string())
         };
@@ -223,19 +250,24 @@ impl fmt::Display for MemoryPlan {
         let large = classes.iter().filter(|(_, bytes)| bytes * 1000 >= self.weights.bytes());
         let classes: Vec<String> =
             large.map(|(class, bytes)| format!("{} {}", class.name(), Gib(*bytes))).collect();
-        line("weights", self.weights.bytes(), classes.join(", "))?;
-        let (full, sliding) = (self.full_bytes_per_token, self.sliding_bytes_per_token);
+        line("weights", together.weights, classes.join(", "))?;
+        let full_tokens = self.demand.tokens(context_tokens);
+        let who = if admitted_tokens == usize::MAX {
+            format!("{sequences} × {context_tokens} tokens")
+        } else {
+            format!("{full_tokens} tokens of at most {sequences} sequences")
+        };
         let note = format!(
-            "{sequences} × {context_tokens} tokens at {} KiB in full layers, {} at {} KiB in sliding ones",
-            full / 1024,
-            self.sliding_tokens,
-            sliding / 1024
+            "{who} at {} KiB in full layers, {} at {} KiB in sliding ones",
+            self.full_bytes_per_token / 1024,
+            self.demand.tokens(self.sliding_tokens),
+            self.sliding_bytes_per_token / 1024
         );
-        line("keys and values", self.kv_bytes(), note)?;
-        line("growing a prompt", self.growth_bytes, "a pass holds the old ones and the new ones".to_owned())?;
-        line("prefix cache", prefix_cache_bytes, "--prefix-cache-mib".to_owned())?;
-        line("workspace", self.workspace_bytes, format!("{pass_rows} rows a pass, and tiles of the head"))?;
-        line("together", self.total_bytes(), String::new())
+        line("keys and values", together.kv, note)?;
+        line("growing a prompt", together.growth, "a pass holds the old ones and the new ones".to_owned())?;
+        line("prefix cache", together.prefix_cache, "--prefix-cache-mib".to_owned())?;
+        line("workspace", together.workspace, format!("{pass_rows} rows a pass, and tiles of the head"))?;
+        line("together", together.total(), String::new())
     }
 }
 
@@ -245,14 +277,27 @@ mod tests {
 
     use super::*;
 
-    const DEMAND: Demand =
-        Demand { context_tokens: 32_768, sequences: 1, pass_rows: 2048, prefix_cache_bytes: 0 };
+    const DEMAND: Demand = Demand {
+        context_tokens: 32_768,
+        sequences: 1,
+        admitted_tokens: usize::MAX,
+        pass_rows: 2048,
+        prefix_cache_bytes: 1 << 30,
+    };
+    const COMPUTE: Compute = Compute { dtype: DType::BF16, quant: None, on_cpu: true };
+
+    fn published() -> Blueprint {
+        Blueprint::of_published(Some(Profile::Q4)).unwrap()
+    }
+
+    fn plan(demand: Demand) -> MemoryPlan {
+        published().plan(COMPUTE, &[], demand)
+    }
 
     #[test]
     fn the_published_pack_has_the_bytes_of_its_description() {
-        let config = Config::from_json(PUBLISHED).unwrap();
         let bytes = |profile: Option<Profile>, class: Option<Class>| -> f64 {
-            let planned = tensors::of_profile(&config, profile);
+            let planned = Blueprint::of_published(profile).unwrap().tensors;
             let own = planned.iter().filter(|one| class.is_none_or(|class| one.class == class));
             own.map(|one| one.bytes).sum::<u64>() as f64 / f64::from(1 << 30)
         };
@@ -272,17 +317,51 @@ mod tests {
 
     #[test]
     fn keys_and_values_of_the_published_model_take_what_its_heads_say() {
-        let options = LoadOptions::cpu(DType::BF16);
-        let plan = MemoryPlan::of_published(Some(Profile::Q4), &options, DEMAND).unwrap();
-        let number = options.activations().size_in_bytes() as u64;
+        let one = plan(DEMAND);
+        let number = COMPUTE.activations().size_in_bytes() as u64;
         // 5 full layers with 2 heads of 512, 25 sliding ones with 8 of 256; keys and values.
-        assert_eq!(plan.full_bytes_per_token, 5 * 2 * 2 * 512 * number);
-        assert_eq!(plan.sliding_bytes_per_token, 25 * 2 * 8 * 256 * number);
-        let shorter = Demand { context_tokens: 16_384, ..DEMAND };
-        let shorter = MemoryPlan::of_published(Some(Profile::Q4), &options, shorter).unwrap();
-        assert_eq!(plan.kv_bytes() - shorter.kv_bytes(), 16_384 * plan.full_bytes_per_token);
-        let two =
-            MemoryPlan::of_published(Some(Profile::Q4), &options, Demand { sequences: 2, ..DEMAND }).unwrap();
-        assert_eq!(two.kv_bytes(), 2 * plan.kv_bytes());
+        assert_eq!(one.full_bytes_per_token, 5 * 2 * 2 * 512 * number);
+        assert_eq!(one.sliding_bytes_per_token, 25 * 2 * 8 * 256 * number);
+        let shorter = plan(Demand { context_tokens: 16_384, ..DEMAND });
+        assert_eq!(one.together().kv - shorter.together().kv, 16_384 * one.full_bytes_per_token);
+        let two = plan(Demand { sequences: 2, ..DEMAND });
+        assert_eq!(two.together().kv, 2 * one.together().kv);
+        assert_eq!(two.together().growth, one.together().growth);
+    }
+
+    #[test]
+    fn keys_and_values_are_planned_for_all_that_the_scheduler_lets_run() {
+        let served = plan(Demand { sequences: 64, admitted_tokens: 16_384, ..DEMAND });
+        // The last one begins when the others have nearly 16384 tokens, and may have a context of its own; of the others sliding
+        // layers hold every token, since they may all be short.
+        let window = served.sliding_tokens as u64;
+        assert_eq!(window, 2 * 1024 + 2048);
+        let wanted = (16_384 + 32_768) * served.full_bytes_per_token
+            + (16_384 + window) * served.sliding_bytes_per_token;
+        assert_eq!(served.together().kv, wanted);
+        // Few sequences cannot fill the limit: then each has a window of its own.
+        let three = plan(Demand { sequences: 3, admitted_tokens: 1 << 20, ..DEMAND });
+        let wanted = 3 * (32_768 * three.full_bytes_per_token + window * three.sliding_bytes_per_token);
+        assert_eq!(three.together().kv, wanted);
+        assert!(served.to_string().contains("49152 tokens of at most 64 sequences"), "{served}");
+    }
+
+    #[test]
+    fn layers_are_counted_where_they_are() {
+        let blueprint = published();
+        let whole = blueprint.plan(COMPUTE, &[], DEMAND);
+        let places: Vec<usize> = (0..30).map(|layer| usize::from(layer >= 20)).collect();
+        let split = blueprint.plan(COMPUTE, &places, DEMAND);
+        let [first, second] = split.devices() else { panic!("{split:?}") };
+        assert_eq!(first.weights + second.weights, whole.together().weights);
+        assert_eq!(first.kv + second.kv, whole.together().kv);
+        assert_eq!(first.growth + second.growth, whole.together().growth);
+        let cached = first.prefix_cache + second.prefix_cache;
+        assert!((DEMAND.prefix_cache_bytes - 1..=DEMAND.prefix_cache_bytes).contains(&cached), "{cached}");
+        // A third of the layers without embedding and head, and two of the five full ones.
+        let experts = whole.weights().rows().filter(|(class, ..)| *class == Class::Experts);
+        let experts: u64 = experts.map(|(_, _, _, row)| row.to_bytes).sum();
+        assert!(second.weights > experts / 3 && second.weights < whole.together().weights / 3);
+        assert!(second.workspace > 0 && second.workspace < first.workspace, "each device runs a pass");
     }
 }

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use diffusion_gemma::{Generation, GenerationConfig, Message, Noise, generate};
 
+use super::memory::Concurrency;
 use super::remark;
 use crate::chat::conversation::{self, Conversation};
 use crate::chat::parser::{Parser, Piece};
@@ -18,7 +19,7 @@ use crate::read::Text;
 pub fn run(arguments: &Arguments, dir: PathBuf, question: &Question) -> Result<(), Error> {
     let options = arguments.open_options(dir);
     let text = Text::from_dir(&options.dir)?;
-    super::memory::check(&options, arguments.model.memory_gib)?;
+    super::memory::check(&options, arguments.workload(Concurrency::Full(1)))?;
     let started = Instant::now();
     let model = DiffusionEngine::load(&options, &mut super::tenths("loaded"))?;
     remark(format_args!("loaded in {:.2} s", started.elapsed().as_secs_f64()));

@@ -4,6 +4,7 @@
 
 pub mod ask;
 pub mod inspect;
+mod limit;
 pub mod memory;
 pub mod quantize;
 pub mod verify;

@@ -32,10 +32,10 @@ pub struct OpenOptions {
     pub device: device::Choice,
     /// Which layers go where; empty: all to `device`.
     pub device_map: device::Map,
-    /// Most rows of a pass, for the plan of memory.
-    pub pass_rows: usize,
     /// Most tokens of a prompt and its canvas; `None`: what the model allows, at most [`DEFAULT_CONTEXT_TOKENS`].
     pub context_tokens: Option<usize>,
+    /// What the memory plan left for sequences in progress; see [`EngineInfo::active_tokens`].
+    pub active_tokens: usize,
     /// Bytes of encoded prefixes kept for reuse; 0 keeps none.
     pub prefix_cache_bytes: usize,
     /// Threads the tensor library computes with, for the report only.
@@ -80,11 +80,9 @@ impl Sequence {
 }
 
 impl OpenOptions {
-    /// How to load, with the devices opened. `layers`: of the model, for the device map.
-    pub fn load_options(&self, layers: usize) -> Result<LoadOptions, ServerError> {
-        let device = self.device_map.first().unwrap_or(self.device).open()?;
-        let layer_devices = self.device_map.open(layers)?;
-        Ok(LoadOptions { device, layer_devices, quant: self.quant, ..LoadOptions::cpu(self.dtype) })
+    /// Which device has which of the model's layers. Opens nothing.
+    pub fn placement(&self, layers: usize) -> Result<device::Placement, ServerError> {
+        device::Placement::new(self.device, &self.device_map, layers)
     }
 }
 
@@ -108,8 +106,17 @@ pub fn context_tokens(options: &OpenOptions, config: &Config) -> Result<usize, E
 impl DiffusionEngine {
     /// Loads a model and logs what became of its weights. `report` hears loaded and total bytes as it goes.
     pub fn load(options: &OpenOptions, report: &mut dyn FnMut(u64, u64)) -> Result<Model, ServerError> {
-        let layers = Config::from_dir(&options.dir)?.layers.len();
-        let model = Model::load_reporting(&options.dir, &options.load_options(layers)?, report)?;
+        let placement = options.placement(Config::from_dir(&options.dir)?.layers.len())?;
+        for device in &placement.devices {
+            tracing::info!("device: {}; {}", device.describe(), diffusion_gemma::cpu_kernels());
+        }
+        let load = LoadOptions {
+            devices: placement.open()?,
+            places: placement.layers,
+            dtype: options.dtype,
+            quant: options.quant,
+        };
+        let model = Model::load_reporting(&options.dir, &load, report)?;
         for line in model.weights().to_string().lines() {
             tracing::info!("weights: {line}");
         }
@@ -118,8 +125,6 @@ impl DiffusionEngine {
 
     /// Loads a checkpoint. `report` hears loaded and total bytes as it goes.
     pub fn open(options: &OpenOptions, report: &mut dyn FnMut(u64, u64)) -> Result<Self, ServerError> {
-        let device = options.device_map.first().unwrap_or(options.device);
-        tracing::info!("device: {}; {}", device.describe(), diffusion_gemma::cpu_kernels());
         let model = Self::load(options, report)?;
         let unused = model.unused_tensors();
         if let Some(first) = unused.first() {
@@ -127,12 +132,14 @@ impl DiffusionEngine {
         }
         let config = model.config();
         let threads = options.threads;
+        let device = options.placement(config.layers.len())?.devices[0];
         let info = EngineInfo {
             engine: "diffusion",
-            device: format!("{}, {threads} threads, {}", device.resolved(), options.dtype.as_str()),
+            device: format!("{device}, {threads} threads, {}", options.dtype.as_str()),
             context_tokens: context_tokens(options, config)?,
             canvas_tokens: config.canvas_length,
             vocab_size: config.vocab_size,
+            active_tokens: options.active_tokens,
         };
         let generation = GenerationConfig::from_dir(&options.dir)?;
         Ok(Self { model, info, cache: PrefixCache::new(options.prefix_cache_bytes), generation })

@@ -161,7 +161,14 @@ impl Fake {
     pub fn new(context_tokens: usize, canvas_tokens: usize, vocab_size: usize) -> Self {
         let device = "none".into();
         Fake {
-            info: EngineInfo { engine: "fake", device, context_tokens, canvas_tokens, vocab_size },
+            info: EngineInfo {
+                engine: "fake",
+                device,
+                context_tokens,
+                canvas_tokens,
+                vocab_size,
+                active_tokens: usize::MAX,
+            },
             answer: Box::new(|_, canvas, slot| {
                 (0..canvas.slots[slot].label_ids.len()).map(|label| -(label as f32)).collect()
             }),

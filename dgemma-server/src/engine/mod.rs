@@ -28,6 +28,8 @@ pub struct EngineInfo {
     pub canvas_tokens: usize,
     /// Number of token ids; ids are below it.
     pub vocab_size: usize,
+    /// Tokens of sequences in progress that there is memory for, beside one more sequence; `usize::MAX`: any number.
+    pub active_tokens: usize,
 }
 
 /// One answer place of a canvas: a row index and the token ids of its labels.

@@ -21,11 +21,11 @@ fn open(prefix_cache_bytes: usize) -> DiffusionEngine {
         dir: demo_model(),
         dtype: DType::F32,
         context_tokens: None,
+        active_tokens: usize::MAX,
         prefix_cache_bytes,
         threads: 2,
         device: Choice::Cpu,
         device_map: Map::default(),
-        pass_rows: 2048,
     };
     DiffusionEngine::open(&options, &mut |_, _| ()).unwrap()
 }
@@ -38,11 +38,11 @@ fn a_context_without_room_beside_a_canvas_is_refused_at_the_start() {
             dir: demo_model(),
             dtype: DType::F32,
             context_tokens: Some(tokens),
+            active_tokens: usize::MAX,
             prefix_cache_bytes: 0,
             threads: 2,
             device: Choice::Cpu,
             device_map: Map::default(),
-            pass_rows: 2048,
         };
         let opened = DiffusionEngine::open(&options, &mut |_, _| ());
         assert_eq!(opened.is_ok(), starts, "{tokens}");

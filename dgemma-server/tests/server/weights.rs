@@ -77,15 +77,45 @@ fn a_damaged_file_of_a_download_is_named() {
     let marker = serde_json::json!({"repo": "a/b", "commit": "c", "files": {"config.json": {"bytes": config, "sha256": "00"}}});
     std::fs::write(format!("{pack}/.dgemma-download.json"), marker.to_string()).unwrap();
     let error = fails(&["verify", "-m", &pack]);
-    assert!(error.contains("config.json") && error.contains("download again"), "{error}");
+    assert!(error.contains("config.json") && error.contains("fetches what is damaged"), "{error}");
+}
+
+#[test]
+fn a_file_that_a_download_had_and_that_is_gone_is_no_interrupted_download() {
+    let dir = tempfile::tempdir().unwrap();
+    let pack = packed(dir.path());
+    let mark = |files: serde_json::Value| {
+        let marker = serde_json::json!({"repo": "a/b", "commit": "c", "files": files});
+        std::fs::write(format!("{pack}/.dgemma-download.json"), marker.to_string()).unwrap();
+    };
+    mark(serde_json::json!({"part.bin": {"bytes": 1, "sha256": "00"}}));
+    let error = fails(&["verify", "-m", &pack]);
+    assert!(error.contains("part.bin") && error.contains("not there any more"), "{error}");
+    assert!(error.contains("fetches what is missing") && !error.contains("cannot download"), "{error}");
+    // A list that looks into other folders is none of ours.
+    for name in ["../secret", "/etc/hostname", "a//b", ".hidden"] {
+        mark(serde_json::json!({name: {"bytes": 1, "sha256": "00"}}));
+        let error = fails(&["verify", "-m", &pack]);
+        assert!(error.contains("it names a file") && error.contains(name), "{error}");
+    }
+    std::fs::write(format!("{pack}/.dgemma-download.json"), "{").unwrap();
+    let error = fails(&["verify", "-m", &pack]);
+    assert!(error.contains("no list of a download") && error.contains("delete it"), "{error}");
 }
 
 #[test]
 fn a_plan_says_what_fits_and_which_flags_help() {
     let (plan, _) = succeeds(&["plan", "-m", &demo(), "--memory-gib", "8", "--ctx", "4096", "--batch", "2"]);
-    for part in
-        ["weights", "keys and values", "2 × 4096 tokens", "prefix cache", "workspace", "together", "it fits"]
-    {
+    for part in [
+        "weights",
+        "keys and values",
+        "2 × 4096 tokens",
+        "prefix cache",
+        "workspace",
+        "together",
+        "headroom",
+        "it fits",
+    ] {
         assert!(plan.contains(part), "{plan}");
     }
     let (plan, _) = succeeds(&["plan", "--published", "q4", "--ctx", "32768", "--memory-gib", "32"]);
@@ -94,6 +124,16 @@ fn a_plan_says_what_fits_and_which_flags_help() {
     assert!(error.contains("--quant q8_0") && error.contains("44.00 GiB by --memory-gib"), "{error}");
     let error = fails(&["plan", "--published", "q4", "--ctx", "262144", "--memory-gib", "32"]);
     assert!(error.contains("--ctx") && error.contains("and fits"), "{error}");
+    // What the server would let run: fewer tokens at a time where that is what fits, and advice where a number was asked for.
+    let (open, _) = succeeds(&["plan", "--published", "q4", "--ctx", "16384", "--memory-gib", "40"]);
+    assert!(open.contains("of at most 64 sequences") && open.contains("it fits"), "{open}");
+    assert!(!open.contains("--active-tokens"), "{open}");
+    let (less, _) =
+        succeeds(&["plan", "--published", "q4", "--dtype", "bf16", "--ctx", "16384", "--memory-gib", "27"]);
+    assert!(less.contains("16384 do not fit (--active-tokens)") && less.contains("it fits"), "{less}");
+    let asked = ["--active-tokens", "65536", "--ctx", "16384", "--memory-gib", "29"];
+    let error = fails(&[&["plan", "--published", "q4"][..], &asked[..]].concat());
+    assert!(error.contains(" --active-tokens ") && error.contains("and fits"), "{error}");
     let error = fails(&["plan", "--published", "bf16", "--memory-gib", "4"]);
     assert!(error.contains("no flag makes it fit"), "{error}");
 }
@@ -106,6 +146,23 @@ fn a_server_that_would_not_fit_does_not_load() {
 
 #[cfg(not(any(feature = "cuda", feature = "metal")))]
 #[test]
+fn every_device_of_a_map_is_planned_by_itself() {
+    let map = "cuda:0=0-9,cuda:1=10-29";
+    let plan = ["plan", "--published", "bf16", "--dtype", "bf16", "--device-map", map, "--batch", "1"];
+    let (split, _) = succeeds(&[&plan[..], &["--memory-gib", "60"]].concat());
+    let lines: Vec<&str> = split.lines().filter(|line| line.starts_with("cuda:")).collect();
+    assert!(lines.len() == 2 && lines[0].starts_with("cuda:0") && lines[1].starts_with("cuda:1"), "{split}");
+    // Together they would hold it; the second has two thirds of the layers.
+    let error = fails(&[&plan[..], &["--memory-gib", "33"]].concat());
+    assert!(error.contains("33.00 GiB by --memory-gib"), "{error}");
+    // A GPU that nobody can be asked about is not compared with the memory of this machine.
+    let unknown = ["plan", "--published", "bf16", "--device", "cuda:7", "--batch", "1"];
+    let (plan, _) = succeeds(&unknown);
+    assert!(plan.contains("unknown memory of cuda:7") && plan.contains("not compared"), "{plan}");
+}
+
+#[cfg(not(any(feature = "cuda", feature = "metal")))]
+#[test]
 fn a_device_that_this_build_has_not_is_refused() {
     for device in ["cuda", "cuda:1", "metal"] {
         let error = fails(&["bench", "-m", &demo(), "--runs", "1", "--device", device]);
@@ -114,7 +171,7 @@ fn a_device_that_this_build_has_not_is_refused() {
 }
 
 #[test]
-fn a_model_split_over_two_devices_answers_as_a_whole_one() {
+fn a_device_map_is_taken_and_a_wrong_one_refused() {
     let (table, _) = succeeds(&["bench", "-m", &demo(), "--runs", "1", "--device-map", "cpu=0-1,cpu=2-4"]);
     assert!(table.contains("the same answers"), "{table}");
     let error = fails(&["bench", "-m", &demo(), "--runs", "1", "--device-map", "cpu=0-1"]);
