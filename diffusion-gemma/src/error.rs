@@ -54,6 +54,16 @@ pub enum Error {
         /// What is wrong.
         reason: String,
     },
+    /// A tensor that the model needs is stored in numbers that are not read.
+    #[error(
+        "tensor {name}: is stored as {dtype}; F32, F16, BF16, NVFP4 and the blocks of .dgq packs are read; hint: use the bf16 checkpoint with --quant, an NVFP4 checkpoint, or a .dgq pack"
+    )]
+    Numbers {
+        /// Name in the checkpoint.
+        name: String,
+        /// As its file calls them.
+        dtype: String,
+    },
     /// The tokenizer refused.
     #[error("tokenizer: {0}; hint: tokenizer.json must come from the same checkpoint as the weights")]
     Tokenizer(String),

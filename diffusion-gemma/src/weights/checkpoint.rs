@@ -49,6 +49,8 @@ impl PlacedPiece {
 pub(crate) struct Entry {
     pub(crate) shape: Vec<usize>,
     pub(crate) pieces: Vec<PlacedPiece>,
+    /// Type of numbers that are not read, as the file calls it: integers of a part that nothing computes, for instance.
+    pub(crate) foreign: Option<String>,
 }
 
 impl Entry {
@@ -56,10 +58,30 @@ impl Entry {
         self.pieces.iter().map(PlacedPiece::bytes).sum()
     }
 
-    /// The encoding of all its pieces; `Other` where they differ.
+    /// The encoding of all its pieces.
     pub(crate) fn encoding(&self) -> Encoding {
-        let first = self.pieces.first().map_or(Encoding::Other, |piece| piece.encoding);
-        if self.pieces.iter().all(|piece| piece.encoding == first) { first } else { Encoding::Other }
+        match self.encodings().as_slice() {
+            [one] => *one,
+            [] => Encoding::Other,
+            _ => Encoding::Mixed,
+        }
+    }
+
+    /// Each encoding of its pieces, once.
+    pub(crate) fn encodings(&self) -> Vec<Encoding> {
+        Encoding::distinct(self.pieces.iter().map(|piece| piece.encoding))
+    }
+
+    /// Refuses numbers that are not read, and another shape.
+    pub(crate) fn check(&self, name: &str, shape: &[usize]) -> Result<()> {
+        if let Some(dtype) = &self.foreign {
+            return Err(Error::Numbers { name: name.to_owned(), dtype: dtype.clone() });
+        }
+        if self.shape != shape {
+            let reason = format!("has shape {:?}, config.json asks for {shape:?}", self.shape);
+            return Err(Error::weight(name, reason));
+        }
+        Ok(())
     }
 
     fn width(&self) -> usize {
@@ -107,9 +129,9 @@ impl Checkpoint {
         Ok(Stored { inputs: entry.width(), pieces })
     }
 
-    /// Every matrix of a stack `[count, outputs, inputs]`. It does not count as used yet.
-    pub(crate) fn matrices(&self, name: &str, shape: [usize; 3]) -> Result<Vec<Stored<'_>>> {
-        Ok(self.stored(name, &shape)?.split(shape[0]))
+    /// The bytes of a tensor as they are, whatever they mean.
+    pub(crate) fn raw(&self, entry: &Entry) -> Vec<&[u8]> {
+        entry.pieces.iter().map(|piece| self.piece(piece).bytes).collect()
     }
 
     /// One tensor in the wanted type, on the device; its stored bytes and encoding. It does not count as used yet.
@@ -121,7 +143,7 @@ impl Checkpoint {
         device: &Device,
     ) -> Result<(Tensor, u64, Encoding)> {
         let stored = self.stored(name, shape)?;
-        stored.check_scales(name)?;
+        stored.check_scales().map_err(|fault| fault.at(name))?;
         let entry = &self.entries[name];
         let tensor = stored.tensor(dtype, device)?.reshape(shape)?;
         Ok((tensor, entry.bytes(), entry.encoding()))
@@ -140,15 +162,7 @@ impl Checkpoint {
 
     fn entry(&self, name: &str, shape: &[usize]) -> Result<&Entry> {
         let entry = self.entries.get(name).ok_or_else(|| Error::weight(name, "is missing"))?;
-        if entry.shape != shape {
-            return Err(Error::weight(
-                name,
-                format!("has shape {:?}, config.json asks for {shape:?}", entry.shape),
-            ));
-        }
-        if entry.pieces.iter().any(|piece| piece.encoding == Encoding::Other) {
-            return Err(Error::weight(name, "is not stored as numbers that are read here"));
-        }
+        entry.check(name, shape)?;
         Ok(entry)
     }
 

@@ -1,20 +1,23 @@
 //! The encoders of `.dgq` packs, one row at a time: what `quantize` writes and `codec.rs` reads.
 //!
 //! They follow the public tool to the byte: codes come from the scale before it is rounded, and scales are cut to bf16, not
-//! rounded, so that a pack is the same whoever made it.
+//! rounded, so that a pack is the same whoever made it. The exception is the global scale of NVFP4: that tool writes 1 and
+//! multiplies with what it finds, and with 1 groups of small weights lose precision or vanish, since block scales end at 2^-9.
 
 use half::bf16;
 
 use super::codec::{GROUP, NVFP4_GROUP, e4m3};
 use super::stored::Encoding;
 
-/// Appends a row in an encoding of packs; plain numbers go to bf16, rounded to the nearest.
-pub(crate) fn row(encoding: Encoding, row: &[f32], out: &mut Vec<u8>) {
+/// Appends a row in an encoding of packs; plain numbers go to f32 or to bf16, rounded to the nearest. `global`: scale of the
+/// whole matrix, for NVFP4 alone.
+pub(crate) fn row(encoding: Encoding, row: &[f32], global: f32, out: &mut Vec<u8>) {
     match encoding {
+        Encoding::F32 => out.extend(row.iter().flat_map(|x| x.to_le_bytes())),
         Encoding::Q4Block => q4_row(row, out),
         Encoding::Q6Block => q6_row(row, out),
         Encoding::Q8Row => q8_row(row, out),
-        Encoding::Nvfp4 => nvfp4_row(row, out),
+        Encoding::Nvfp4 => nvfp4_row(row, global, out),
         _ => out.extend(row.iter().flat_map(|x| bf16::from_f32(*x).to_le_bytes())),
     }
 }
@@ -64,13 +67,19 @@ fn q8_row(row: &[f32], out: &mut Vec<u8>) {
     out.extend(row.iter().map(|x| (x / scale).round().clamp(-127.0, 127.0) as i8 as u8));
 }
 
-/// All weights of the row, then a scale per 16 of them. The global scale is 1.
-fn nvfp4_row(row: &[f32], out: &mut Vec<u8>) {
+/// The scale of a whole NVFP4 matrix with that largest magnitude: block scales reach from there down to a 200,000th of it.
+pub(crate) fn nvfp4_global(largest: f32) -> f32 {
+    let global = largest / (6.0 * 448.0);
+    if global.is_normal() { global } else { 1.0 }
+}
+
+/// All weights of the row, then a scale per 16 of them.
+fn nvfp4_row(row: &[f32], global: f32, out: &mut Vec<u8>) {
     let mut scales = Vec::with_capacity(row.len().div_ceil(NVFP4_GROUP));
     for group in row.chunks(NVFP4_GROUP) {
         let largest = group.iter().fold(0f32, |m, x| m.max(x.abs()));
-        let code = if largest < 1e-12 { 0 } else { e4m3_nearest(largest / 6.0) };
-        let scale = e4m3(code);
+        let code = if largest < 1e-12 { 0 } else { e4m3_nearest(largest / 6.0 / global) };
+        let scale = e4m3(code) * global;
         let values = group.iter().map(|x| if scale == 0.0 { 0 } else { e2m1_nearest(x / scale) });
         for two in values.collect::<Vec<_>>().chunks(2) {
             out.push(two[0] | two.get(1).map_or(0, |high| high << 4));
@@ -161,7 +170,7 @@ mod tests {
                     codec::q8_row(&packed, &mut row);
                 }
                 "nvfp4" => {
-                    nvfp4_row(&input, &mut bytes);
+                    nvfp4_row(&input, 1.0, &mut bytes);
                     let (data, scales) = packed.split_at(input.len() / 2);
                     codec::nvfp4_row(data, scales, 1.0, &mut row);
                 }
@@ -191,7 +200,7 @@ mod tests {
     fn a_width_that_its_groups_do_not_divide_is_kept_whole() {
         let row: Vec<f32> = (0..21).map(|i| i as f32 - 10.0).collect();
         let mut bytes = Vec::new();
-        nvfp4_row(&row, &mut bytes);
+        nvfp4_row(&row, 1.0, &mut bytes);
         assert_eq!(bytes.len(), 11 + 2);
         let mut back = vec![f32::NAN; 21];
         codec::nvfp4_row(&bytes[..11], &bytes[11..], 1.0, &mut back);

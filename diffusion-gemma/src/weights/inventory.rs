@@ -58,10 +58,7 @@ impl Inventory {
     /// error. At most a few rows are in memory at a time.
     pub fn verify(&self, name: &str) -> Result<usize> {
         let stored = self.stored(name)?;
-        stored.check_scales(name)?;
-        if let Some(row) = stored.first_non_finite() {
-            return Err(Error::weight(name, format!("row {row} has a number that is not finite")));
-        }
+        stored.check_scales().and_then(|()| stored.largest()).map_err(|fault| fault.at(name))?;
         self.0.forget(name);
         Ok(stored.rows() * stored.inputs)
     }
@@ -71,8 +68,16 @@ impl Inventory {
         self.0.stored(name, &shape)
     }
 
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (&String, &Entry)> {
+        self.0.entries.iter()
+    }
+
     pub(crate) fn entry(&self, name: &str) -> Result<&Entry> {
         self.0.entries.get(name).ok_or_else(|| Error::weight(name, "is missing"))
+    }
+
+    pub(crate) fn raw(&self, entry: &Entry) -> Vec<&[u8]> {
+        self.0.raw(entry)
     }
 
     pub(crate) fn forget(&self, name: &str) {

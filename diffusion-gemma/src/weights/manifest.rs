@@ -23,6 +23,9 @@ pub(crate) const ALIGNMENT: u64 = 64;
 const VERSIONS: std::ops::RangeInclusive<u32> = 1..=4;
 /// The published manifest has 1047 tensors in a third of a megabyte.
 const LARGEST_BYTES: u64 = 64 << 20;
+/// Matrices with a scale of their own, other tensors counted once. The published model has 60 stacks of 128 experts; for each
+/// some memory is taken before there is a shape to compare with.
+const MOST_MATRICES: usize = 1 << 18;
 
 /// The file as it is written.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -68,11 +71,26 @@ pub(crate) enum Kind {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Checked {
     pub(crate) encoding: Encoding,
+    /// As the manifest calls it, where that is none of the types that are read.
+    pub(crate) foreign: Option<String>,
     pub(crate) shape: Vec<usize>,
     pub(crate) bytes: std::ops::Range<usize>,
     pub(crate) matrices: usize,
     pub(crate) rows: usize,
     pub(crate) header: usize,
+}
+
+impl Kind {
+    /// The blocks that it says; `None`: plain numbers of the tensor's own type.
+    pub(crate) fn blocks(self) -> Option<Encoding> {
+        match self {
+            Self::Raw => None,
+            Self::Q4Block => Some(Encoding::Q4Block),
+            Self::Q6Block => Some(Encoding::Q6Block),
+            Self::Q8Row => Some(Encoding::Q8Row),
+            Self::Nvfp4Block => Some(Encoding::Nvfp4),
+        }
+    }
 }
 
 impl Manifest {
@@ -126,11 +144,16 @@ impl Manifest {
 
     /// Every tensor by name, with its place in a blob of so many bytes.
     pub(crate) fn check(&self, path: &Path, blob_bytes: u64) -> Result<BTreeMap<String, Checked>> {
-        let mut checked = BTreeMap::new();
+        let (mut checked, mut matrices) = (BTreeMap::new(), 0);
         for tensor in &self.tensors {
             let one = tensor
                 .check(blob_bytes)
                 .map_err(|reason| damaged(path, format!("tensor {}: {reason}", tensor.name)))?;
+            matrices += one.matrices;
+            if matrices > MOST_MATRICES {
+                let reason = format!("tensor {}: a pack of more than {MOST_MATRICES} matrices", tensor.name);
+                return Err(damaged(path, reason));
+            }
             if checked.insert(tensor.name.clone(), one).is_some() {
                 return Err(damaged(path, format!("tensor {} stands in it twice", tensor.name)));
             }
@@ -191,7 +214,8 @@ impl Tensor {
         match self.offset.checked_add(self.byte_len) {
             Some(end) if end <= blob_bytes => {
                 let start = self.offset as usize;
-                Ok(Checked { encoding, shape, bytes: start..start + wanted, matrices, rows, header })
+                let foreign = (encoding == Encoding::Other).then(|| self.dtype.clone());
+                Ok(Checked { encoding, foreign, shape, bytes: start..start + wanted, matrices, rows, header })
             }
             _ => Err(format!(
                 "it takes {} bytes from {}, the blob has {blob_bytes}",
@@ -201,18 +225,12 @@ impl Tensor {
     }
 
     fn encoding(&self) -> Encoding {
-        match self.kind {
-            Kind::Q4Block => Encoding::Q4Block,
-            Kind::Q6Block => Encoding::Q6Block,
-            Kind::Q8Row => Encoding::Q8Row,
-            Kind::Nvfp4Block => Encoding::Nvfp4,
-            Kind::Raw => match self.dtype.to_ascii_uppercase().as_str() {
-                "BF16" => Encoding::Bf16,
-                "F16" => Encoding::F16,
-                "F32" => Encoding::F32,
-                _ => Encoding::Other,
-            },
-        }
+        self.kind.blocks().unwrap_or_else(|| match self.dtype.to_ascii_uppercase().as_str() {
+            "BF16" => Encoding::Bf16,
+            "F16" => Encoding::F16,
+            "F32" => Encoding::F32,
+            _ => Encoding::Other,
+        })
     }
 }
 

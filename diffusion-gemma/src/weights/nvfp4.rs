@@ -121,7 +121,7 @@ fn layer(
         global: if layout.reciprocal { global.recip() } else { global },
         ..PlacedPiece::plain(Encoding::Nvfp4, outputs, weight.place())
     };
-    Ok(Entry { shape: vec![outputs, inputs], pieces: vec![piece] })
+    Ok(Entry { shape: vec![outputs, inputs], pieces: vec![piece], foreign: None })
 }
 
 /// The matrices of one expert.
@@ -196,6 +196,7 @@ fn fuse(name: &str, count: usize, parts: Vec<Entry>) -> Result<Entry> {
     let rows = rows * parts.len() / count.max(1);
     Ok(Entry {
         shape: vec![count, rows, inputs],
+        foreign: parts.iter().find_map(|part| part.foreign.clone()),
         pieces: parts.into_iter().flat_map(|part| part.pieces).collect(),
     })
 }

@@ -39,5 +39,6 @@ fn entry(checked: &Checked, blob: &[u8]) -> Option<Entry> {
         let at = Place { file: 0, bytes: start + checked.header..start + stride };
         Some(PlacedPiece { global, ..PlacedPiece::plain(checked.encoding, checked.rows, at) })
     });
-    Some(Entry { shape: checked.shape.clone(), pieces: pieces.collect::<Option<_>>()? })
+    let (shape, foreign) = (checked.shape.clone(), checked.foreign.clone());
+    Some(Entry { shape, pieces: pieces.collect::<Option<_>>()?, foreign })
 }

@@ -14,7 +14,7 @@ use super::inventory::Inventory;
 use super::manifest::{ALIGNMENT, BLOB, Kind, MANIFEST, Manifest, Tensor};
 use super::pack::is_pack;
 use super::report::{Class, Deviation, Report, Row};
-use super::stored::{Encoding, Piece, Stored};
+use super::stored::{Encoding, Fault, NOT_FINITE, Piece, Stored, largest_of};
 use crate::error::{Error, Result};
 
 /// Where the experts begin.
@@ -181,80 +181,109 @@ impl<'a> Writer<'a> {
 
     fn tensor(&mut self, name: &str) -> Result<Tensor> {
         let entry = self.inventory.entry(name)?;
-        let (class, from, shape) = (Class::of(name), entry.encoding(), entry.shape.clone());
-        let stored = self.inventory.stored(name)?;
-        stored.check_scales(name)?;
-        let kind = self.profile.kind(class, &shape);
-        let offset = self.at;
-        let deviation = match kind {
-            // As it is, where that is plain numbers; what was quantised before comes back as bf16.
-            Kind::Raw if from.is_plain() => {
-                stored.raw().into_iter().try_for_each(|bytes| self.write(bytes))?;
-                None
+        let (class, shape, offset) = (Class::of(name), entry.shape.clone(), self.at);
+        let kind = if entry.foreign.is_some() { Kind::Raw } else { self.profile.kind(class, &shape) };
+        let target = target(kind, &entry.encodings());
+        let (deviation, dtype) = match (target, &entry.foreign) {
+            // Numbers that nothing here reads go along as they are.
+            (_, Some(dtype)) => {
+                self.inventory.raw(entry).into_iter().try_for_each(|bytes| self.write(bytes))?;
+                (None, dtype.clone())
             }
-            Kind::Raw => Some(self.rows(&stored, Encoding::Bf16)?),
-            Kind::Q4Block => Some(self.rows(&stored, Encoding::Q4Block)?),
-            Kind::Q6Block => Some(self.rows(&stored, Encoding::Q6Block)?),
-            Kind::Q8Row => Some(self.rows(&stored, Encoding::Q8Row)?),
-            Kind::Nvfp4Block => {
-                let matrices = if let [count, ..] = shape[..shape.len() - 1]
-                    && shape.len() == 3
-                {
-                    count
-                } else {
-                    1
-                };
-                let mut deviation = Deviation::default();
-                for one in stored.split(matrices) {
-                    self.write(&1f32.to_le_bytes())?;
-                    deviation.merge(self.rows(&one, Encoding::Nvfp4)?);
-                }
-                Some(deviation)
+            (target, None) => {
+                let stored = self.inventory.stored(name)?;
+                let written =
+                    stored.check_scales().and_then(|()| self.matrices(&stored, kind, target, &shape));
+                let plain = if target.is_plain() { target } else { Encoding::Bf16 };
+                (written.map_err(|fault| fault.at(name))?, plain.name().to_uppercase())
             }
         };
         let byte_len = self.at - offset;
-        let to = match kind {
-            Kind::Raw if from.is_plain() => from,
-            Kind::Raw => Encoding::Bf16,
-            Kind::Q4Block => Encoding::Q4Block,
-            Kind::Q6Block => Encoding::Q6Block,
-            Kind::Q8Row => Encoding::Q8Row,
-            Kind::Nvfp4Block => Encoding::Nvfp4,
-        };
-        let row = Row { tensors: 1, from_bytes: stored.bytes() as u64, to_bytes: byte_len, deviation };
-        self.report.add(class, from.name(), to.name(), row);
-        let dtype = if from.is_plain() { from.name().to_uppercase() } else { "BF16".to_owned() };
+        let row = Row { tensors: 1, from_bytes: entry.bytes(), to_bytes: byte_len, deviation };
+        self.report.add(class, Encoding::names(&entry.encodings()), target.name(), row);
         let shape = shape.iter().map(|dim| *dim as i64).collect();
         Ok(Tensor { name: name.to_owned(), kind, dtype, shape, offset, byte_len, source: None })
     }
 
-    /// Encodes every row, writes it, reads it back and says how far off it is.
-    fn rows(&mut self, stored: &Stored<'_>, to: Encoding) -> Result<Deviation> {
-        let width = stored.inputs;
+    /// Writes a tensor; gives the error, `None` where nothing was rounded.
+    fn matrices(
+        &mut self,
+        stored: &Stored<'_>,
+        kind: Kind,
+        target: Encoding,
+        shape: &[usize],
+    ) -> std::result::Result<Option<Deviation>, Fault> {
+        if kind == Kind::Raw && stored.encodings() == [target] {
+            stored.largest()?;
+            stored.raw().into_iter().try_for_each(|bytes| self.write(bytes))?;
+            return Ok(None);
+        }
+        // Each NVFP4 matrix of a stack has a scale of its own.
+        let count = if kind == Kind::Nvfp4Block && shape.len() == 3 { shape[0] } else { 1 };
         let mut deviation = Deviation::default();
+        for (number, one) in stored.split(count).iter().enumerate() {
+            deviation.merge(self.matrix(one, target, number * one.rows())?);
+        }
+        // f32 holds every f16.
+        Ok((target != Encoding::F32).then_some(deviation))
+    }
+
+    /// Encodes every row, writes it, reads it back and says how far off it is. `first`: the number of its first row in the tensor.
+    fn matrix(
+        &mut self,
+        stored: &Stored<'_>,
+        to: Encoding,
+        first: usize,
+    ) -> std::result::Result<Deviation, Fault> {
+        let width = stored.inputs;
+        let mut global = 1.0;
+        if to == Encoding::Nvfp4 {
+            global = encode::nvfp4_global(stored.largest().map_err(|fault| fault.after(first))?);
+            self.write(&global.to_le_bytes())?;
+        }
+        let (mut deviation, mut at) = (Deviation::default(), first);
+        let rows = 65_536_usize.div_ceil(width);
         for block in stored.blocks((BLOCK / width).max(1)) {
             let values = block.decode();
-            let encoded: Vec<(Vec<u8>, Deviation)> = values
-                .par_chunks(65_536_usize.div_ceil(width) * width)
-                .map(|rows| {
-                    let (mut bytes, mut deviation, mut back) =
-                        (Vec::new(), Deviation::default(), vec![0f32; width]);
-                    for row in rows.chunks_exact(width) {
-                        let from = bytes.len();
-                        encode::row(to, row, &mut bytes);
-                        let piece =
-                            Piece { encoding: to, rows: 1, bytes: &bytes[from..], scales: None, global: 1.0 };
-                        piece.row(0, &mut back);
-                        deviation.add(row, &back);
+            let encode = |(number, some): (usize, &[f32])| {
+                let (mut bytes, mut deviation) = (Vec::new(), Deviation::default());
+                let mut back = vec![0f32; width];
+                for (i, row) in some.chunks_exact(width).enumerate() {
+                    let from = bytes.len();
+                    encode::row(to, row, global, &mut bytes);
+                    let piece = Piece { encoding: to, rows: 1, bytes: &bytes[from..], scales: None, global };
+                    piece.row(0, &mut back);
+                    let (before, after) = (largest_of(row), largest_of(&back));
+                    if before.is_infinite() || after.is_infinite() {
+                        let what = format!("is not finite any more as {}", to.name());
+                        let reason = if before.is_infinite() { NOT_FINITE.to_owned() } else { what };
+                        return Err(Fault::row(at + number * rows + i, reason));
                     }
-                    (bytes, deviation)
-                })
-                .collect();
+                    deviation.add(row, &back);
+                }
+                Ok((bytes, deviation))
+            };
+            let encoded: Vec<(Vec<u8>, Deviation)> = values
+                .par_chunks(rows * width)
+                .enumerate()
+                .map(encode)
+                .collect::<std::result::Result<_, Fault>>()?;
             for (bytes, one) in encoded {
                 self.write(&bytes)?;
                 deviation.merge(one);
             }
+            at += block.rows();
         }
         Ok(deviation)
     }
+}
+
+/// What a tensor that is stored so is written as. Plain numbers stay as they are, except that the public tool takes every plain
+/// number of two bytes for bf16, so f16 becomes f32; what was quantised before comes back as bf16.
+fn target(kind: Kind, stored: &[Encoding]) -> Encoding {
+    kind.blocks().unwrap_or_else(|| match Encoding::common(stored) {
+        Encoding::F16 => Encoding::F32,
+        plain if plain.is_plain() || plain == Encoding::Other => plain,
+        _ => Encoding::Bf16,
+    })
 }

@@ -102,12 +102,12 @@ pub struct Row {
 /// All of it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Report {
-    rows: BTreeMap<(Class, &'static str, String), Row>,
+    rows: BTreeMap<(Class, String, String), Row>,
 }
 
 impl Report {
-    pub(crate) fn add(&mut self, class: Class, from: &'static str, to: impl Into<String>, row: Row) {
-        let sum = self.rows.entry((class, from, to.into())).or_default();
+    pub(crate) fn add(&mut self, class: Class, from: impl Into<String>, to: impl Into<String>, row: Row) {
+        let sum = self.rows.entry((class, from.into(), to.into())).or_default();
         sum.tensors += row.tensors;
         sum.from_bytes += row.from_bytes;
         sum.to_bytes += row.to_bytes;
@@ -117,8 +117,8 @@ impl Report {
     }
 
     /// Class, encoding before, form after, and what happened, class by class.
-    pub fn rows(&self) -> impl Iterator<Item = (Class, &'static str, &str, &Row)> {
-        self.rows.iter().map(|((class, from, to), row)| (*class, *from, to.as_str(), row))
+    pub fn rows(&self) -> impl Iterator<Item = (Class, &str, &str, &Row)> {
+        self.rows.iter().map(|((class, from, to), row)| (*class, from.as_str(), to.as_str(), row))
     }
 
     /// Bytes of everything after.
@@ -131,7 +131,7 @@ impl fmt::Display for Report {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             out,
-            "{:<18} {:>7} {:<9} {:>10} {:<9} {:>10} {:>10} {:>10}",
+            "{:<18} {:>7} {:<11} {:>10} {:<9} {:>10} {:>10} {:>10}",
             "class", "tensors", "stored", "MiB", "kept", "MiB", "rel. error", "largest"
         )?;
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
@@ -141,7 +141,7 @@ impl fmt::Display for Report {
             });
             writeln!(
                 out,
-                "{:<18} {:>7} {from:<9} {:>10.2} {to:<9} {:>10.2} {relative:>10} {largest:>10}",
+                "{:<18} {:>7} {from:<11} {:>10.2} {to:<9} {:>10.2} {relative:>10} {largest:>10}",
                 class.name(),
                 row.tensors,
                 mib(row.from_bytes),

@@ -1,7 +1,7 @@
 //! Checkpoints in the Hugging Face layout: one safetensors file, or shards with their index.
 //!
-//! Numbers may be f32, f16 or bf16, and linear layers NVFP4 (`nvfp4.rs`). Other quantised layouts are refused by name, with
-//! what to use instead.
+//! Numbers may be f32, f16 or bf16, and linear layers NVFP4 (`nvfp4.rs`). Others are listed, and refused by name where the model
+//! needs them; so are other quantised layouts, with what to use instead.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -31,32 +31,27 @@ impl Listed {
         Place { file: self.file, bytes: self.bytes.clone() }
     }
 
-    /// Whether its name is all there is to it.
-    fn plain(&self, name: &str, declared: Option<&str>) -> Result<Entry> {
+    /// As a tensor whose bytes say all there is to know. Numbers that are not read are no fault until the model needs them.
+    fn plain(&self) -> Entry {
         let encoding = match self.dtype {
             Dtype::F32 => Encoding::F32,
             Dtype::F16 => Encoding::F16,
             Dtype::BF16 => Encoding::Bf16,
-            other => {
-                let by = declared.map_or(String::new(), |method| format!(" by {method}"));
-                return Err(Error::weight(
-                    name,
-                    format!("stored as {other:?}{by}; F32, F16, BF16 and NVFP4 are read"),
-                ));
-            }
+            _ => Encoding::Other,
         };
         let rows = self.shape.split_last().map_or(1, |(_, outer)| outer.iter().product());
-        Ok(Entry {
+        Entry {
             shape: self.shape.clone(),
             pieces: vec![PlacedPiece::plain(encoding, rows, self.place())],
-        })
+            foreign: (encoding == Encoding::Other).then(|| format!("{:?}", self.dtype)),
+        }
     }
 }
 
 /// Maps `model.safetensors`, or every shard that `model.safetensors.index.json` names.
 pub(crate) fn open(dir: &Path) -> Result<Checkpoint> {
     let (files, mut listed) = list(dir)?;
-    let declared = declared_quantisation(dir)?;
+    refuse_declared_quantisation(dir)?;
     refuse_mlx(dir, &listed)?;
     let mut entries = BTreeMap::new();
     let packed = nvfp4::take(&files, &mut listed)?;
@@ -67,7 +62,7 @@ pub(crate) fn open(dir: &Path) -> Result<Checkpoint> {
     };
     entries.extend(packed.entries);
     for (name, one) in &listed {
-        entries.insert(name.clone(), one.plain(name, declared.as_deref())?);
+        entries.insert(name.clone(), one.plain());
     }
     nvfp4::fuse_experts(&mut entries)?;
     Ok(Checkpoint::new(format, files, entries))
@@ -137,24 +132,24 @@ fn shard_map(path: &Path) -> Result<BTreeMap<String, String>> {
         .collect()
 }
 
-/// What config.json says that the weights were quantised by; only the methods whose layout is read here are let through.
-fn declared_quantisation(dir: &Path) -> Result<Option<String>> {
+/// Only the methods whose layout is read here are let through.
+fn refuse_declared_quantisation(dir: &Path) -> Result<()> {
     let path = dir.join("config.json");
     // A folder without one is refused elsewhere, by name.
-    let Ok(text) = fs::read_to_string(&path) else { return Ok(None) };
+    let Ok(text) = fs::read_to_string(&path) else { return Ok(()) };
     let json: Value = serde_json::from_str(&text).map_err(|e| Error::Config(e.to_string()))?;
     let config = &json["quantization_config"];
-    let method = config["quant_method"].as_str();
-    let detail = config["quant_algo"].as_str().or_else(|| config["format"].as_str());
-    let named = method.map(|m| detail.map_or_else(|| m.to_owned(), |detail| format!("{m} ({detail})")));
-    match method {
-        None | Some("modelopt" | "compressed-tensors") => Ok(named),
-        Some(_) => Err(Error::checkpoint(
-            path,
-            format!("the weights are quantised by {}, which is not read", named.unwrap_or_default()),
-            "use the bf16 checkpoint with --quant, an NVFP4 checkpoint, or a .dgq pack",
-        )),
+    let Some(method) = config["quant_method"].as_str() else { return Ok(()) };
+    if matches!(method, "modelopt" | "compressed-tensors") {
+        return Ok(());
     }
+    let detail = config["quant_algo"].as_str().or_else(|| config["format"].as_str());
+    let detail = detail.map_or(String::new(), |detail| format!(" ({detail})"));
+    Err(Error::checkpoint(
+        path,
+        format!("the weights are quantised by {method}{detail}, which is not read"),
+        "use the bf16 checkpoint with --quant, an NVFP4 checkpoint, or a .dgq pack",
+    ))
 }
 
 /// MLX keeps 4-bit weights in words of 32 bits, with scales and biases beside them.

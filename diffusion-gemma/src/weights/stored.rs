@@ -3,6 +3,8 @@
 //! A [`Stored`] borrows the map and may consist of several pieces (q, k and v stacked; gate and up of one expert). Made by
 //! `checkpoint.rs`; `load.rs` turns it into what is computed with.
 
+use std::collections::BTreeSet;
+
 use candle_core::{DType, Device, Tensor};
 use half::bf16;
 use rayon::prelude::*;
@@ -25,6 +27,8 @@ pub enum Encoding {
     /// 4-bit floats in groups of 16 with an 8-bit float as scale, 4.5 bits a weight in all; scales after the weights of a row, or
     /// in a tensor of their own.
     Nvfp4,
+    /// Pieces in several of these.
+    Mixed,
     /// Numbers that no part of the model reads (integers of a vision tower).
     Other,
 }
@@ -40,8 +44,33 @@ impl Encoding {
             Self::Q6Block => "q6_block",
             Self::Q8Row => "q8_row",
             Self::Nvfp4 => "nvfp4",
+            Self::Mixed => "mixed",
             Self::Other => "other",
         }
+    }
+
+    /// What the pieces of one matrix have in common: the nearest encoding that loses nothing of any of them. Plain numbers beside
+    /// blocks stay plain, f16 beside bf16 becomes f32, and blocks of several kinds become the finest ones.
+    pub(crate) fn common(stored: &[Self]) -> Self {
+        let has = |wanted: Self| stored.contains(&wanted);
+        match Self::distinct(stored.iter().copied()).as_slice() {
+            [] => Self::Other,
+            [one] => *one,
+            _ if has(Self::Other) => Self::Other,
+            _ if has(Self::F32) || has(Self::F16) => Self::F32,
+            _ if has(Self::Bf16) => Self::Bf16,
+            _ => Self::Q8Row,
+        }
+    }
+
+    /// Each of them once, in the order of this list.
+    pub(crate) fn distinct(stored: impl Iterator<Item = Self>) -> Vec<Self> {
+        stored.collect::<BTreeSet<_>>().into_iter().collect()
+    }
+
+    /// Their names, as a report prints them.
+    pub(crate) fn names(stored: &[Self]) -> String {
+        Self::distinct(stored.iter().copied()).into_iter().map(Self::name).collect::<Vec<_>>().join("+")
     }
 
     /// Whether numbers are stored as they are, without blocks and scales.
@@ -58,7 +87,7 @@ impl Encoding {
             Self::Q6Block => width.div_ceil(GROUP).checked_mul(Q6_BYTES),
             Self::Q8Row => width.checked_add(2),
             Self::Nvfp4 => width.div_ceil(2).checked_add(width.div_ceil(NVFP4_GROUP)),
-            Self::Other => None,
+            Self::Mixed | Self::Other => None,
         }
     }
 }
@@ -103,8 +132,8 @@ impl<'a> Piece<'a> {
                 let (values, scales) = self.nvfp4(bytes, index, width);
                 codec::nvfp4_row(values, scales, self.global, out);
             }
-            // Never handed out: `Checkpoint` refuses it by name.
-            Encoding::Other => out.fill(f32::NAN),
+            // Never handed out: a piece has one encoding, and `Checkpoint` refuses others by name.
+            Encoding::Mixed | Encoding::Other => out.fill(f32::NAN),
         }
     }
 
@@ -132,10 +161,9 @@ impl<'a> Stored<'a> {
         self.pieces.iter().map(|piece| piece.rows).sum()
     }
 
-    /// The encoding of all its pieces, if they share one.
-    pub(crate) fn encoding(&self) -> Option<Encoding> {
-        let first = self.pieces.first()?.encoding;
-        self.pieces.iter().all(|piece| piece.encoding == first).then_some(first)
+    /// Each encoding of its pieces, once.
+    pub(crate) fn encodings(&self) -> Vec<Encoding> {
+        Encoding::distinct(self.pieces.iter().map(|piece| piece.encoding))
     }
 
     /// Bytes it takes in the checkpoint.
@@ -223,46 +251,112 @@ impl<'a> Stored<'a> {
         out
     }
 
-    /// The first row with a number that is not finite.
-    pub(crate) fn first_non_finite(&self) -> Option<usize> {
-        let mut first = 0;
+    /// The same as bytes.
+    pub(crate) fn decode_bf16_bytes(&self) -> Vec<u8> {
+        self.decode_bf16().into_iter().flat_map(bf16::to_le_bytes).collect()
+    }
+
+    /// The largest magnitude. A number that is not finite is a fault.
+    pub(crate) fn largest(&self) -> std::result::Result<f32, Fault> {
+        let (mut first, mut largest) = (0, 0f32);
         for piece in &self.pieces {
-            let bad = (0..piece.rows).into_par_iter().with_min_len((1 << 16) / self.inputs + 1);
-            let bad = bad.map_init(
-                || vec![0f32; self.inputs],
-                |wide, row| {
-                    piece.row(row, wide);
-                    wide.iter().all(|x| x.is_finite())
-                },
-            );
-            if let Some(row) = bad.position_first(|good| !good) {
-                return Some(first + row);
+            // Infinite where a number of the row is not finite.
+            let of_rows = || {
+                let rows = (0..piece.rows).into_par_iter().with_min_len((1 << 16) / self.inputs + 1);
+                rows.map_init(
+                    || vec![0f32; self.inputs],
+                    |wide, row| {
+                        piece.row(row, wide);
+                        largest_of(wide)
+                    },
+                )
+            };
+            let most = of_rows().reduce(|| 0.0, f32::max);
+            if most.is_infinite() {
+                let row = of_rows().position_first(f32::is_infinite).unwrap_or(0);
+                return Err(Fault::row(first + row, NOT_FINITE));
             }
+            largest = largest.max(most);
             first += piece.rows;
         }
-        None
+        Ok(largest)
     }
 
     /// Refuses scales of NVFP4 that are negative or no numbers: such a file is damaged, or of another layout.
-    pub(crate) fn check_scales(&self, name: &str) -> Result<()> {
-        for piece in self.pieces.iter().filter(|piece| piece.encoding == Encoding::Nvfp4) {
-            let stride = piece.bytes.len() / piece.rows;
-            let bad = |scales: &[u8]| scales.iter().any(|scale| *scale >= 0x7F);
-            let found = (0..piece.rows)
-                .find(|row| bad(piece.nvfp4(&piece.bytes[row * stride..][..stride], *row, self.inputs).1));
-            if let Some(row) = found {
-                return Err(Error::weight(
-                    name,
-                    format!("a block scale in row {row} is negative or no number, which NVFP4 never writes"),
-                ));
+    pub(crate) fn check_scales(&self) -> std::result::Result<(), Fault> {
+        let mut first = 0;
+        for piece in &self.pieces {
+            if piece.encoding == Encoding::Nvfp4 {
+                let stride = piece.bytes.len() / piece.rows;
+                let bad = |scales: &[u8]| scales.iter().any(|scale| *scale >= 0x7F);
+                let found = (0..piece.rows).find(|row| {
+                    bad(piece.nvfp4(&piece.bytes[row * stride..][..stride], *row, self.inputs).1)
+                });
+                if let Some(row) = found {
+                    let reason = "has a block scale that is negative or no number, which NVFP4 never writes";
+                    return Err(Fault::row(first + row, reason));
+                }
+                if !piece.global.is_finite() || piece.global <= 0.0 {
+                    let reason = format!("has the global scale {}, not a positive number", piece.global);
+                    return Err(Fault::row(first, reason));
+                }
             }
-            if !piece.global.is_finite() || piece.global <= 0.0 {
-                return Err(Error::weight(
-                    name,
-                    format!("its global scale is {}, not a positive number", piece.global),
-                ));
-            }
+            first += piece.rows;
         }
         Ok(())
+    }
+}
+
+/// The largest magnitude of a row, infinite where a number is not finite.
+pub(crate) fn largest_of(row: &[f32]) -> f32 {
+    row.iter().fold(0f32, |largest, x| if x.is_finite() { largest.max(x.abs()) } else { f32::INFINITY })
+}
+
+pub(crate) const NOT_FINITE: &str = "has a number that is not finite";
+
+/// Why a matrix cannot be used; the caller knows its name.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    Row { row: usize, reason: String },
+    Other(Error),
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
+        Self::Other(error)
+    }
+}
+
+impl Fault {
+    pub(crate) fn row(row: usize, reason: impl Into<String>) -> Self {
+        Self::Row { row, reason: reason.into() }
+    }
+
+    /// So many rows further on.
+    pub(crate) fn after(self, rows: usize) -> Self {
+        match self {
+            Self::Row { row, reason } => Self::Row { row: rows + row, reason },
+            other @ Self::Other(_) => other,
+        }
+    }
+
+    /// In the tensor of that name.
+    pub(crate) fn at(self, name: &str) -> Error {
+        match self {
+            Self::Row { row, reason } => Error::weight(name, format!("row {row} {reason}")),
+            Self::Other(error) => error,
+        }
+    }
+
+    /// In one of the tensors that are stacked, each of so many rows.
+    pub(crate) fn in_stack(self, parts: &[(String, usize)]) -> Error {
+        let Self::Row { mut row, reason } = self else { return self.at("") };
+        let mut names = parts.iter();
+        let mut own = names.next();
+        while let Some((_, rows)) = own.filter(|(_, rows)| row >= *rows) {
+            row -= rows;
+            own = names.next();
+        }
+        Self::Row { row, reason }.at(own.map_or("", |(name, _)| name))
     }
 }

@@ -71,15 +71,12 @@ pub(crate) fn deliberately_unused(name: &str) -> bool {
     copied || name == "lm_head.weight" || Class::of(name) == Class::Vision
 }
 
-/// Whether a checkpoint has every tensor of the model in its shape, and none that nothing reads.
+/// Whether a checkpoint has every tensor of the model in its shape and in numbers that are read, and none that nothing reads.
 pub fn check(inventory: &Inventory, config: &Config) -> Result<()> {
     let mut surplus: std::collections::BTreeSet<&str> =
         inventory.tensors().map(|one| one.name).filter(|name| !deliberately_unused(name)).collect();
     for TensorShape { name, shape } in of_model(config) {
-        let found = &inventory.entry(&name)?.shape;
-        if *found != shape {
-            return Err(Error::weight(&name, format!("has shape {found:?}, config.json asks for {shape:?}")));
-        }
+        inventory.entry(&name)?.check(&name, &shape)?;
         surplus.remove(name.as_str());
     }
     match surplus.first() {
@@ -91,25 +88,47 @@ pub fn check(inventory: &Inventory, config: &Config) -> Result<()> {
     }
 }
 
+/// The name that tensors share where loading stacks them to one matrix: q, k and v; gate and up. Others have their own.
+pub(crate) fn stack_of(name: &str) -> String {
+    let stacks: [(&str, &[&str]); 2] = [
+        ("qkv", &["q_proj.weight", "k_proj.weight", "v_proj.weight"]),
+        ("gate_up", &["gate_proj.weight", "up_proj.weight"]),
+    ];
+    let stem = |parts: &[&str]| parts.iter().find_map(|part| name.strip_suffix(part));
+    let stacked = stacks.iter().find_map(|(stack, parts)| Some(format!("{}{stack}", stem(parts)?)));
+    stacked.unwrap_or_else(|| name.to_owned())
+}
+
 /// A tensor as a plan counts it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Planned {
+    pub(crate) name: String,
     pub(crate) class: Class,
-    pub(crate) encoding: Encoding,
+    /// Whose it is; `None`: of no layer.
+    pub(crate) layer: Option<usize>,
+    pub(crate) encodings: Vec<Encoding>,
     pub(crate) shape: Vec<usize>,
     pub(crate) bytes: u64,
 }
 
+impl Planned {
+    fn new(name: &str, encodings: Vec<Encoding>, shape: &[usize], bytes: u64) -> Self {
+        let after = name.split_once(".layers.").map(|(_, after)| after);
+        Self {
+            name: name.to_owned(),
+            class: Class::of(name),
+            layer: after.and_then(|after| after.split('.').next()?.parse().ok()),
+            encodings,
+            shape: shape.to_vec(),
+            bytes,
+        }
+    }
+}
+
 /// Those of an open checkpoint that loading reads.
 pub(crate) fn of_inventory(inventory: &Inventory) -> Vec<Planned> {
-    let read = inventory.tensors().filter(|one| !deliberately_unused(one.name));
-    read.map(|one| Planned {
-        class: one.class,
-        encoding: one.encoding,
-        shape: one.shape.to_vec(),
-        bytes: one.bytes,
-    })
-    .collect()
+    let read = inventory.entries().filter(|(name, _)| !deliberately_unused(name));
+    read.map(|(name, entry)| Planned::new(name, entry.encodings(), &entry.shape, entry.bytes())).collect()
 }
 
 /// Those of a model in bf16, or in the pack that `quantize` would make of that.
@@ -117,18 +136,12 @@ pub(crate) fn of_profile(config: &Config, profile: Option<Profile>) -> Vec<Plann
     of_model(config)
         .into_iter()
         .map(|TensorShape { name, shape }| {
-            let class = Class::of(&name);
-            let encoding = match profile.map_or(Kind::Raw, |profile| profile.kind(class, &shape)) {
-                Kind::Raw => Encoding::Bf16,
-                Kind::Q4Block => Encoding::Q4Block,
-                Kind::Q6Block => Encoding::Q6Block,
-                Kind::Q8Row => Encoding::Q8Row,
-                Kind::Nvfp4Block => Encoding::Nvfp4,
-            };
+            let kind = profile.map_or(Kind::Raw, |profile| profile.kind(Class::of(&name), &shape));
+            let encoding = kind.blocks().unwrap_or(Encoding::Bf16);
             let (width, outer) = shape.split_last().map_or((1, &[][..]), |(width, outer)| (*width, outer));
             let rows: usize = outer.iter().product();
             let bytes = (rows * encoding.row_bytes(width).unwrap_or(0)) as u64;
-            Planned { class, encoding, shape, bytes }
+            Planned::new(&name, vec![encoding], &shape, bytes)
         })
         .collect()
 }

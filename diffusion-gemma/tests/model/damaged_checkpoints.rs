@@ -6,7 +6,8 @@ use std::path::Path;
 
 use crate::common::{fixture, max_abs};
 use candle_core::{Device, Tensor};
-use diffusion_gemma::{CanvasRows, DType, LoadOptions, Model, Prefix, Segment};
+use diffusion_gemma::weights::{self, Inventory};
+use diffusion_gemma::{CanvasRows, Config, DType, LoadOptions, Model, Prefix, Segment};
 
 fn load(dir: &Path) -> Result<Model, String> {
     Model::load(dir, &LoadOptions::cpu(DType::F32)).map_err(|e| e.to_string())
@@ -48,7 +49,36 @@ fn missing_surplus_and_misshapen_tensors_are_named() {
 
     let mut integers = tensors();
     integers.insert(name.into(), integers[name].to_dtype(DType::U8).unwrap());
-    assert!(load(folder(&integers).path()).unwrap_err().contains("U8"));
+    let error = load(folder(&integers).path()).unwrap_err();
+    assert!(error.contains(name) && error.contains("U8") && error.contains("NVFP4 checkpoint"), "{error}");
+}
+
+#[test]
+fn integers_are_a_fault_only_where_the_model_needs_numbers() {
+    let mut more = tensors();
+    let name = "model.encoder.vision_tower.embeddings.position_ids";
+    more.insert(name.into(), Tensor::arange(0i64, 16, &Device::Cpu).unwrap());
+    let dir = folder(&more);
+    assert_eq!(load(dir.path()).unwrap().unused_tensors(), [name]);
+    let (inventory, config) = (Inventory::open(dir.path()).unwrap(), Config::from_dir(dir.path()).unwrap());
+    weights::check(&inventory, &config).unwrap();
+    // A pack takes them along as they are.
+    let pack = tempfile::tempdir().unwrap();
+    weights::quantize(dir.path(), pack.path(), weights::Profile::Q4, &mut |_, _| ()).unwrap();
+    let manifest = fs::read_to_string(pack.path().join(weights::MANIFEST)).unwrap();
+    let manifest: serde_json::Value = serde_json::from_str(&manifest).unwrap();
+    let kept = manifest["tensors"].as_array().unwrap().iter().find(|one| one["name"] == name).unwrap();
+    assert_eq!((&kept["dtype"], &kept["kind"]), (&"I64".into(), &"raw".into()));
+    let blob = fs::read(pack.path().join(weights::BLOB)).unwrap();
+    let bytes: Vec<u8> = (0..16i64).flat_map(i64::to_le_bytes).collect();
+    assert!(blob[kept["offset"].as_u64().unwrap() as usize..].starts_with(&bytes));
+    assert_eq!(load(pack.path()).unwrap().unused_tensors(), [name]);
+    // What is needed is refused by the check as well, which reads headers only.
+    let norm = "model.decoder.norm.weight";
+    more.insert(norm.into(), Tensor::arange(0i64, 64, &Device::Cpu).unwrap());
+    let dir = folder(&more);
+    let error = weights::check(&Inventory::open(dir.path()).unwrap(), &config).unwrap_err().to_string();
+    assert!(error.contains(norm) && error.contains("I64"), "{error}");
 }
 
 #[test]

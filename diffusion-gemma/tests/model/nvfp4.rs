@@ -7,11 +7,11 @@ use std::path::Path;
 
 use candle_core::{DType, Device};
 use diffusion_gemma::weights::{Encoding, Inventory};
-use diffusion_gemma::{LoadOptions, Model};
+use diffusion_gemma::{Blueprint, Demand, LoadOptions, Model};
 use safetensors::{Dtype, tensor::TensorView};
 use serde_json::json;
 
-use crate::common::fixture;
+use crate::common::{assert_numbers, fixture};
 
 /// A tensor of a file that is being made.
 #[derive(Clone)]
@@ -231,18 +231,7 @@ fn both_exporters_are_read_to_the_bit() {
             "{}",
             inventory.format()
         );
-        let mut packed = 0;
-        for (name, wanted) in &made.values {
-            let found = inventory.values(name).unwrap();
-            assert_eq!(found.len(), wanted.len(), "{name}");
-            let differs = found.iter().zip(wanted).position(|(a, b)| a.to_bits() != b.to_bits());
-            // -0 and 0 are one number, and the encoder here writes only one of them.
-            assert!(differs.is_none_or(|i| found[i] == wanted[i]), "{exporter:?}, {name}: {differs:?}");
-        }
-        for listing in inventory.tensors() {
-            packed += usize::from(listing.encoding == Encoding::Nvfp4);
-            inventory.verify(listing.name).unwrap();
-        }
+        let packed = assert_numbers(&inventory, &made.values)[&Encoding::Nvfp4];
         // Per layer q, k, (v,) o, three dense matrices and two stacks of experts; one layer of six is full and has no v.
         assert_eq!(packed, 6 * 9 - 1);
         let model = load(made.dir.path()).unwrap();
@@ -289,7 +278,7 @@ fn what_departs_from_the_layout_is_refused_by_name() {
         (
             q,
             |t, at| drop(t.insert(format!("{at}.weight_scale_2"), Made::f32(&[], 0.0))),
-            &["q_proj", "global scale is 0"],
+            &["q_proj", "global scale 0"],
         ),
         (
             q,
@@ -340,6 +329,42 @@ fn what_departs_from_the_layout_is_refused_by_name() {
 }
 
 #[test]
+fn a_layer_of_which_a_part_was_left_alone_loses_nothing_and_is_counted_as_it_is_kept() {
+    let mut made = Checkpoint::new(Exporter::ModelOpt, "experts");
+    let stem = "model.decoder.layers.1.self_attn.v_proj";
+    for suffix in ["weight_scale", "weight_scale_2", "input_scale"] {
+        made.tensors.remove(&format!("{stem}.{suffix}")).unwrap();
+    }
+    let source = fixture("tiny-text").join("model.safetensors");
+    let plain = candle_core::safetensors::load(source, &Device::Cpu).unwrap();
+    let plain = &plain[&format!("{stem}.weight")];
+    let numbers: Vec<half::bf16> = plain.flatten_all().unwrap().to_vec1().unwrap();
+    let bytes = numbers.iter().flat_map(|x| x.to_le_bytes()).collect();
+    made.tensors.insert(format!("{stem}.weight"), Made::new(Dtype::BF16, plain.dims(), bytes));
+    made.write();
+    let model = load(made.dir.path()).unwrap();
+    let report = model.weights().to_string();
+    let mixed = model.weights().rows().find(|(_, from, ..)| *from == "bf16+nvfp4");
+    let (_, _, _, row) = mixed.unwrap_or_else(|| panic!("{report}"));
+    assert_eq!(row.tensors, 3, "{report}");
+    // What was 4 bits is rounded to bf16 at most, what was bf16 not at all.
+    assert!(row.deviation.unwrap().relative() < 1.0 / 256.0, "{report}");
+    let demand = Demand {
+        context_tokens: 1024,
+        sequences: 1,
+        admitted_tokens: usize::MAX,
+        pass_rows: 256,
+        prefix_cache_bytes: 0,
+    };
+    let plan = Blueprint::of_checkpoint(made.dir.path()).unwrap();
+    let plan = plan.plan(LoadOptions::cpu(DType::F32).compute(), &[], demand);
+    let kept = |report: &diffusion_gemma::weights::Report| -> Vec<(String, String, u64)> {
+        report.rows().map(|(_, from, to, row)| (from.to_owned(), to.to_owned(), row.to_bytes)).collect()
+    };
+    assert_eq!(kept(plan.weights()), kept(model.weights()));
+}
+
+#[test]
 fn other_quantised_layouts_are_refused_with_what_to_use_instead() {
     let mut made = Checkpoint::new(Exporter::ModelOpt, "experts");
     let name = "model.decoder.layers.0.self_attn.q_proj.weight";
@@ -352,7 +377,8 @@ fn other_quantised_layouts_are_refused_with_what_to_use_instead() {
     let error = made.refused();
     assert!(error.contains("MLX") && error.contains(".dgq") && error.contains("--quant"), "{error}");
 
-    made.tensors.clear();
+    let mut made = Checkpoint::new(Exporter::ModelOpt, "experts");
+    made.tensors.retain(|tensor, _| !tensor.starts_with(name.strip_suffix("weight").unwrap()));
     made.tensors.insert(name.into(), Made::new(Dtype::F8_E4M3, &[64, 64], vec![1; 64 * 64]));
     let error = made.refused();
     assert!(error.contains("F8_E4M3") && error.contains("NVFP4"), "{error}");

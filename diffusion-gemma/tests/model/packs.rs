@@ -6,10 +6,12 @@ use std::path::Path;
 
 use candle_core::{DType, Device};
 use diffusion_gemma::weights::{Encoding, Inventory};
-use diffusion_gemma::{ChatTemplate, LoadOptions, Message, Model, RenderOptions, Tokenizer};
+use diffusion_gemma::{
+    Blueprint, ChatTemplate, Demand, LoadOptions, Message, Model, RenderOptions, Tokenizer,
+};
 use serde_json::{Value, json};
 
-use crate::common::fixture;
+use crate::common::{assert_numbers, fixture};
 
 /// Numbers that are never zero and never repeat soon.
 struct Numbers(u64);
@@ -192,17 +194,7 @@ fn load(dir: &Path) -> Result<Model, String> {
 fn every_kind_is_read_to_the_bit() {
     let pack = Pack::new();
     let inventory = Inventory::open(pack.dir.path()).unwrap();
-    assert_eq!(inventory.tensors().count(), pack.values.len());
-    let mut kinds = BTreeMap::new();
-    for listing in inventory.tensors() {
-        let found = inventory.values(listing.name).unwrap();
-        let wanted = &pack.values[listing.name];
-        assert_eq!(found.len(), wanted.len());
-        let same = found.iter().zip(wanted).all(|(a, b)| a.to_bits() == b.to_bits());
-        assert!(same, "{} as {}", listing.name, listing.encoding.name());
-        assert_eq!(inventory.verify(listing.name).unwrap(), wanted.len());
-        *kinds.entry(listing.encoding).or_insert(0) += 1;
-    }
+    let kinds = assert_numbers(&inventory, &pack.values);
     let all = [
         Encoding::F32,
         Encoding::Bf16,
@@ -221,12 +213,27 @@ fn a_pack_loads_and_says_what_it_became() {
     let model = load(pack.dir.path()).unwrap();
     let report = model.weights().to_string();
     for (stored, kept) in [("q4_block", "4"), ("q6_block", "8"), ("nvfp4", "8"), ("q8_row", "8")] {
-        let line = report.lines().find(|line| line.contains(stored)).unwrap_or_else(|| panic!("{report}"));
+        let is_row = |line: &&str| line.split_whitespace().any(|word| word == stored);
+        let line = report.lines().find(is_row).unwrap_or_else(|| panic!("{report}"));
         // `q4_1` and `q8_0` of the tensor library, or the CPU's own form of them.
         assert!(line.contains(&format!("q{kept}_")) || line.contains(&format!("{kept} bits")), "{report}");
     }
     let worst = model.weights().rows().filter_map(|(_, _, _, row)| row.deviation).map(|d| d.relative());
     assert!(worst.fold(0.0, f64::max) < 0.01, "{report}");
+    // A stack of q in 4-bit floats, k in f32 and v in bf16 is said to be one, and loses nothing.
+    let mixed =
+        report.lines().find(|line| line.contains("f32+bf16+nvfp4")).unwrap_or_else(|| panic!("{report}"));
+    assert!(mixed.contains("attention") && mixed.contains(" f32 ") && mixed.contains("0.00e0"), "{mixed}");
+    let demand = Demand {
+        context_tokens: 1024,
+        sequences: 1,
+        admitted_tokens: usize::MAX,
+        pass_rows: 256,
+        prefix_cache_bytes: 0,
+    };
+    let plan = Blueprint::of_checkpoint(pack.dir.path()).unwrap();
+    let plan = plan.plan(LoadOptions::cpu(DType::F32).compute(), &[], demand);
+    assert_eq!(plan.weights().bytes(), model.weights().bytes(), "{}{report}", plan.weights());
     let quantised =
         LoadOptions { quant: Some(diffusion_gemma::Quant::Q8_0), ..LoadOptions::cpu(DType::BF16) };
     Model::load(pack.dir.path(), &quantised).unwrap();
@@ -261,7 +268,19 @@ type Change = fn(&mut Pack);
 
 #[test]
 fn hostile_manifests_are_refused_by_what_is_wrong_with_them() {
-    let cases: [(Change, &[&str]); 18] = [
+    let cases: [(Change, &[&str]); 19] = [
+        (
+            // Few bytes each, and memory for each of them before any shape is compared.
+            |p| {
+                let (matrices, offset) = (300_000u64, p.blob.len().next_multiple_of(64));
+                let length = matrices * (4 + 8 + 1);
+                p.blob.resize(offset + length as usize, 1);
+                let tensors = p.manifest["tensors"].as_array_mut().unwrap();
+                tensors.push(json!({"name": "many", "kind": "nvfp4_block", "dtype": "BF16",
+                    "shape": [matrices, 1, 16], "offset": offset, "byte_len": length}));
+            },
+            &["many", "more than 262144 matrices"],
+        ),
         (|p| p.manifest["version"] = json!(5), &["version 5", "1 to 4"]),
         (|p| p.manifest["version"] = json!(999), &["version 999"]),
         (|p| p.manifest["version"] = json!("1"), &["no version"]),
@@ -374,6 +393,26 @@ fn a_scale_that_is_no_number_is_found() {
     let inventory = Inventory::open(pack.dir.path()).unwrap();
     let error = inventory.verify("model.decoder.layers.2.experts.gate_up_proj").unwrap_err().to_string();
     assert!(error.contains("row 0") && error.contains("not finite"), "{error}");
+}
+
+#[test]
+fn a_scale_that_is_too_large_to_compute_with_is_refused_with_tensor_and_row() {
+    let mut pack = Pack::new();
+    // The second row of up, which is stacked under gate: 70144 in bf16, which f16 does not reach.
+    let tensor = pack.tensor("self_conditioning.up_proj.weight").clone();
+    let width = tensor["shape"][1].as_u64().unwrap() as usize;
+    let at = tensor["offset"].as_u64().unwrap() as usize + width + 2;
+    pack.blob[at..at + 2].copy_from_slice(&[0x89, 0x47]);
+    let error = pack.refused();
+    assert!(error.contains("self_conditioning.up_proj.weight: row 1 needs a scale of 70144"), "{error}");
+
+    let mut pack = Pack::new();
+    let tensor = pack.tensor("layers.2.experts.gate_up_proj").clone();
+    let matrix = tensor["byte_len"].as_u64().unwrap() as usize / 8;
+    let at = tensor["offset"].as_u64().unwrap() as usize + 3 * matrix;
+    pack.blob[at..at + 2].copy_from_slice(&[0x89, 0x47]);
+    let error = pack.refused();
+    assert!(error.contains("layers.2.experts.gate_up_proj, expert 3: row 0 needs a scale"), "{error}");
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 
 use candle_core::{DType, Device, Tensor};
+use diffusion_gemma::weights::{Encoding, Inventory};
 use diffusion_gemma::{LoadOptions, Model};
 
 /// A checkpoint folder under `fixtures/`.
@@ -101,4 +102,32 @@ pub(crate) fn max_abs(found: &Tensor, wanted: &Tensor) -> f64 {
         .zip(flat(wanted))
         .map(|(a, b)| (a - b).abs())
         .fold(0.0, |worst, e| if e.is_nan() { f64::INFINITY } else { worst.max(e) })
+}
+
+/// Compares a checkpoint with the numbers it must stand for, to the bit; -0 and 0 are one number, which an encoder may write
+/// either way. Gives how many tensors there are in each encoding.
+pub(crate) fn assert_numbers(
+    inventory: &Inventory,
+    wanted: &BTreeMap<String, Vec<f32>>,
+) -> BTreeMap<Encoding, usize> {
+    let mut encodings = BTreeMap::new();
+    for listing in inventory.tensors() {
+        let (name, encoding) = (listing.name, listing.encoding);
+        let wanted = wanted.get(name).unwrap_or_else(|| panic!("{name} is in the checkpoint alone"));
+        let found = inventory.values(name).unwrap();
+        assert_eq!(found.len(), wanted.len(), "{name}");
+        let same = |(a, b): (&f32, &f32)| a.to_bits() == b.to_bits() || (*a == 0.0 && *b == 0.0);
+        if let Some(at) = found.iter().zip(wanted).position(|pair| !same(pair)) {
+            panic!(
+                "{name} as {}: number {at} is {} and should be {}",
+                encoding.name(),
+                found[at],
+                wanted[at]
+            );
+        }
+        assert_eq!(inventory.verify(name).unwrap(), wanted.len());
+        *encodings.entry(encoding).or_insert(0) += 1;
+    }
+    assert_eq!(encodings.values().sum::<usize>(), wanted.len());
+    encodings
 }
