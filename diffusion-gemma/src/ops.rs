@@ -131,7 +131,21 @@ fn hold(job: &Attend) -> Result<[Option<Values<'_>>; 5]> {
     ])
 }
 
+/// Scores that are held at a time where no kernel streams them: 64 MiB in f32.
+const SCORES: usize = 1 << 24;
+
+/// Rows whose scores are held at a time.
+pub(crate) fn score_rows(rows: usize, query_heads: usize, keys: usize) -> usize {
+    (SCORES / (query_heads * keys).max(1)).clamp(1, rows.max(1))
+}
+
 fn attend_portably(job: &Attend, heads: (usize, usize)) -> Result<Tensor> {
+    let keys = job.own.0.dim(0)? + job.encoded.as_ref().map_or(Ok(0), |(k, _)| k.dim(0))?;
+    attend_in_blocks(job, heads, score_rows(job.q.dim(0)?, heads.0, keys))
+}
+
+/// So many rows at a time.
+fn attend_in_blocks(job: &Attend, heads: (usize, usize), block: usize) -> Result<Tensor> {
     let (k, v) = match &job.encoded {
         None => job.own.clone(),
         Some((k, v)) => (Tensor::cat(&[k, &job.own.0], 0)?, Tensor::cat(&[v, &job.own.1], 0)?),
@@ -140,32 +154,32 @@ fn attend_portably(job: &Attend, heads: (usize, usize)) -> Result<Tensor> {
     let (rows, width) = job.q.dims2()?;
     let keys = k.dim(0)?;
     let (d, group) = (width / query_heads, query_heads / kv_heads);
-    let q = job.q.reshape((rows, kv_heads, group, d))?.permute((1, 2, 0, 3))?.reshape((
-        kv_heads,
-        group * rows,
-        d,
-    ))?;
     let k = k.reshape((keys, kv_heads, d))?.transpose(0, 1)?.contiguous()?;
     let v = v.reshape((keys, kv_heads, d))?.transpose(0, 1)?.contiguous()?;
-    let mut scores = q.matmul(&k.t()?)?.to_dtype(DType::F32)?;
-    if let Some(window) = job.causal {
-        let mask = causal_mask(rows, keys, window, job.q.device())?;
-        scores = scores.reshape((kv_heads, group, rows, keys))?.broadcast_add(&mask)?.reshape((
-            kv_heads,
-            group * rows,
-            keys,
-        ))?;
+    let mut parts = Vec::with_capacity(rows.div_ceil(block));
+    for first in (0..rows).step_by(block) {
+        let count = block.min(rows - first);
+        let q = job.q.narrow(0, first, count)?.reshape((count, kv_heads, group, d))?;
+        let q = q.permute((1, 2, 0, 3))?.reshape((kv_heads, group * count, d))?;
+        let mut scores = q.matmul(&k.t()?)?.to_dtype(DType::F32)?;
+        if let Some(window) = job.causal {
+            let own = keys - rows + first..keys - rows + first + count;
+            let mask = causal_mask(own, keys, window, job.q.device())?;
+            scores = scores.reshape((kv_heads, group, count, keys))?.broadcast_add(&mask)?;
+            scores = scores.reshape((kv_heads, group * count, keys))?;
+        }
+        let p = candle_nn::ops::softmax(&scores, D::Minus1)?.to_dtype(v.dtype())?;
+        let mixed = p.matmul(&v)?.reshape((kv_heads, group, count, d))?.permute((2, 0, 1, 3))?;
+        parts.push(mixed.reshape((count, width))?);
     }
-    let p = candle_nn::ops::softmax(&scores, D::Minus1)?.to_dtype(v.dtype())?;
-    let mixed = p.matmul(&v)?.reshape((kv_heads, group, rows, d))?.permute((2, 0, 1, 3))?;
-    Ok(mixed.reshape((rows, width))?)
+    Ok(if parts.len() == 1 { parts.remove(0) } else { Tensor::cat(&parts, 0)? })
 }
 
-/// `[rows, keys]`: the last `rows` keys are the rows themselves; a row sees itself and the `window − 1` keys before it.
-fn causal_mask(rows: usize, keys: usize, window: usize, device: &Device) -> Result<Tensor> {
-    let mask: Vec<f32> = (0..rows)
-        .flat_map(|row| {
-            let own = keys - rows + row;
+/// `[own, keys]`: rows whose own keys are those of the range; a row sees itself and the `window − 1` keys before it.
+fn causal_mask(own: Range<usize>, keys: usize, window: usize, device: &Device) -> Result<Tensor> {
+    let rows = own.len();
+    let mask: Vec<f32> = own
+        .flat_map(|own| {
             (0..keys).map(move |key| if key <= own && own - key < window { 0.0 } else { f32::NEG_INFINITY })
         })
         .collect();
@@ -249,4 +263,43 @@ pub(crate) fn gated(y: &Tensor, gate_up: &Linear, down: &Linear) -> Result<Tenso
         (both.narrow(1, 0, width)?.gelu()? * both.narrow(1, width, width)?)?
     };
     down.forward(&inner)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attention_does_not_depend_on_how_many_rows_are_scored_at_a_time() {
+        let numbers = |rows: usize, width: usize, step: usize| {
+            let all = (0..rows * width).map(|i| (i * step % 97) as f32 * 0.01 - 0.5).collect();
+            Tensor::from_vec(all, (rows, width), &Device::Cpu).unwrap()
+        };
+        for causal in [None, Some(usize::MAX), Some(5)] {
+            // 4 query heads and 2 key heads of 8; 7 rows after 6 encoded ones.
+            let job = Attend {
+                q: numbers(7, 32, 31),
+                encoded: Some((numbers(6, 16, 13), numbers(6, 16, 17))),
+                first: 0,
+                own: (numbers(7, 16, 19), numbers(7, 16, 23)),
+                causal,
+            };
+            let whole = attend_in_blocks(&job, (4, 2), 7).unwrap();
+            for block in [1, 3] {
+                let parts = attend_in_blocks(&job, (4, 2), block).unwrap();
+                let apart = (&whole - parts).unwrap().abs().unwrap().max_all().unwrap();
+                assert!(apart.to_scalar::<f32>().unwrap() < 1e-6, "{causal:?}, {block} rows at a time");
+            }
+        }
+    }
+
+    #[test]
+    fn scores_of_a_long_context_take_no_more_than_those_of_a_short_one() {
+        for keys in [100, 4096, 32_768, 131_072] {
+            assert!(score_rows(2048, 16, keys) * 16 * keys <= SCORES);
+        }
+        // One row is held whatever it takes.
+        assert_eq!((score_rows(2048, 16, 1 << 30), score_rows(5, 16, 100)), (1, 5));
+    }
 }

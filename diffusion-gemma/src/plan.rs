@@ -10,6 +10,7 @@ use std::path::Path;
 use crate::config::{Attention, Config};
 use crate::error::Result;
 use crate::form::{Compute, Role};
+use crate::ops;
 use crate::weights::tensors::{self, Planned};
 use crate::weights::{Class, Encoding, Inventory, Profile, Report, Row};
 
@@ -161,8 +162,9 @@ fn workspace(config: &Config, compute: Compute, demand: Demand) -> u64 {
     let scores = if compute.on_kernels() {
         0
     } else {
-        // Scores, their exponentials and the shares of one block of rows; heads and keys in full.
-        3 * rows.min(512) * (config.num_attention_heads * demand.context_tokens) as u64 * number
+        // Scores, with their mask, and the shares that they become.
+        let (heads, keys) = (config.num_attention_heads, demand.context_tokens + config.canvas_length);
+        3 * (ops::score_rows(demand.pass_rows, heads, keys) * heads * keys) as u64 * number
     };
     layer + scores
 }

@@ -79,8 +79,11 @@ fn weights_are_held_once_and_a_read_makes_no_canvas_by_vocabulary_matrix() {
         let options = LoadOptions { quant, ..LoadOptions::cpu(DType::F32) };
         let (model, loaded, _) = counted(|| Model::load(dir.path(), &options).unwrap());
         let tokens: Vec<u32> = (0..256).map(|i| i * 37 % 1024).collect();
+        let read: Vec<usize> = (0..64).collect();
         let pass = || {
-            let segment = Segment { prefix: &Prefix::new(), tokens: &tokens, canvases: vec![] };
+            // Without a canvas the last layer ends at its keys and values.
+            let canvas = CanvasRows { suffix: &[], ids: &tokens[..64], read: &read, previous: None };
+            let segment = Segment { prefix: &Prefix::new(), tokens: &tokens, canvases: vec![canvas] };
             drop(model.forward(&[segment]).unwrap());
         };
         // Some forms are copied into another order by their first use.

@@ -16,6 +16,9 @@ use crate::engine::diffusion::{self, OpenOptions};
 use crate::error::Error;
 use crate::scheduler::policy::Budget;
 
+/// Tokens of requests in progress below which no server goes by itself.
+const FEWEST_TOKENS: usize = 1024;
+
 /// How many sequences there are at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Concurrency {
@@ -206,6 +209,3 @@ impl Planner {
         out
     }
 }
-
-/// Of requests together below which no server goes by itself.
-const FEWEST_TOKENS: usize = 1024;
