@@ -128,9 +128,9 @@ mod tests {
 
     #[test]
     fn stacks_of_several_encodings_take_the_nearest_form_that_loses_nothing_of_any() {
+        use Encoding::{Bf16, F16, F32, Nvfp4, Q4Block, Q8Row};
         let compute = Compute { dtype: DType::F32, quant: None, on_cpu: true };
         let form = |stored: &[Encoding]| compute.form(stored, 64, Role::Layer);
-        use Encoding::{Bf16, F16, F32, Nvfp4, Q4Block, Q8Row};
         let bf16 = if compute.on_kernels() { Form::Packed } else { Form::Plain(DType::F32) };
         assert_eq!(form(&[Bf16, Bf16]), bf16);
         assert_eq!(form(&[Q4Block, Q4Block]), Form::Blocks(GgmlDType::Q4_1));

@@ -226,6 +226,7 @@ mod tests {
 
     #[test]
     fn what_f16_scales_cannot_say_is_refused_with_its_row() {
+        use Encoding::{F32, Q4Block, Q8Row};
         let scaled = |scale: f32, min: f32, codes: usize| {
             let scale = bf16::from_f32(scale).to_le_bytes();
             let min = bf16::from_f32(min).to_le_bytes();
@@ -235,7 +236,6 @@ mod tests {
         let q8 = |scale: f32| [&bf16::from_f32(scale).to_le_bytes()[..], &[1; 64][..]].concat();
         let plain =
             |x: f32| [vec![1f32; 511], vec![x]].concat().iter().flat_map(|x| x.to_le_bytes()).collect();
-        use Encoding::{F32, Q4Block, Q8Row};
         let cases: [(Encoding, Vec<u8>, usize, GgmlDType, &str); 9] = [
             (Q4Block, q4(70_000.0, 0.0), 64, GgmlDType::Q4_1, "scale of 70"),
             (Q4Block, q4(0.5, -70_000.0), 64, GgmlDType::Q4_1, "scale of -70"),
