@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn rows_in_parallel_are_what_the_library_makes_of_the_whole() {
-        let wide: Vec<f32> = (0..600 * 512).map(|i| ((i * 7919 % 1009) as f32 - 504.0) * 1e-4).collect();
+        let wide: Vec<f32> = (0usize..600 * 512).map(|i| ((i * 7919 % 1009) as f32 - 504.0) * 1e-4).collect();
         let bytes: Vec<u8> = wide.iter().flat_map(|x| x.to_le_bytes()).collect();
         let piece =
             |rows: usize, bytes| Piece { encoding: Encoding::F32, rows, bytes, scales: None, global: 1.0 };
