@@ -2,7 +2,7 @@
 
 Called by soak.sh. Up to 32 clients send good, bad, slow and abandoned requests, chosen at random from a fixed seed. In the end no
 thread of the server has panicked, every request that was not abandoned has got a decision or a reason, the memory at rest is within 5 %
-of what it was after the first fifth of the time (judged in long runs; the allocator is told to give back at once what is freed, so that
+of what it was when warm (judged in long runs; the allocator is told to give back at once what is freed, so that
 this shows what the server holds), and a control request gives the same probabilities as before: to
 the last bit without the prefix cache, which is off for the first half of the time; up to rounding with it, since what is reused decides
 in which order sums are taken.
@@ -44,6 +44,10 @@ GIVE_BACK = {"MIMALLOC_PURGE_DELAY": "0", "MIMALLOC_ALLOW_THP": "0"}
 PATIENCE_SECONDS = 300
 # Until idle threads, which end after 10 s, have given back theirs.
 REST_SECONDS = 12
+# The server is warm once its prefix cache has filled to this share and two rests after each other differ by no more than that; it is taken
+# to be warm after so many pauses in any case.
+FULL, STABLE, MOST_PAUSES = 0.7, 0.02, 4
+CACHE = re.compile(r"^dgemma_prefix_cache_bytes (\d+)$", re.M)
 # What a refusal may be. Anything else, a 500 above all, is a fault.
 REASONS = {400, 401, 404, 405, 408, 413, 415, 422, 429, 431, 503, 504}
 
@@ -211,9 +215,21 @@ class Soak:
             time.sleep(min(1.0, max(0.0, self.end - time.monotonic())))
         for thread in threads:
             thread.join()
-        self.settled()
-        time.sleep(min(REST_SECONDS, seconds / 5))
-        return self.server.resident_bytes()
+        metrics = self.settled()
+        time.sleep(min(REST_SECONDS, seconds / 2))
+        cached = CACHE.search(metrics or "")
+        return self.server.resident_bytes(), int(cached[1]) if cached else 0
+
+    def warm_up(self, clients, seconds, cache_bytes):
+        """Loads the server until what it holds for later is full and its memory at rest is stable. The rests in bytes, and those of the cache."""
+        rests = []
+        while len(rests) < MOST_PAUSES:
+            rests.append(self.run(clients, seconds))
+            resident, cached = rests[-1]
+            before = rests[-2][0] if len(rests) > 1 else 0
+            if cached >= FULL * cache_bytes and abs(resident - before) <= STABLE * resident:
+                break
+        return rests
 
     def control(self):
         """The probabilities of one fixed decision."""
@@ -243,8 +259,12 @@ def half(name, cache_mib, options):
     with Server(*limits, program=options.program, environment={"DGEMMA_API_KEYS": KEY, **GIVE_BACK}) as server:
         soak = Soak(server)
         before = soak.control()
-        first = soak.run(options.clients, seconds / 5)
-        last = soak.run(options.clients, seconds * 4 / 5)
+        began = time.monotonic()
+        rests = soak.warm_up(options.clients, seconds / 10, cache_mib << 20)
+        spent = time.monotonic() - began
+        last, cached = soak.run(options.clients, max(seconds - spent, seconds / 3))
+        first, first_cached = rests[-1]
+        took = time.monotonic() - began
         metrics = soak.settled()
         if not metrics:
             failures.append("the queue did not empty in 10 s")
@@ -265,13 +285,16 @@ def half(name, cache_mib, options):
     if judged and abs(last / first - 1) > 0.05:
         failures.append(f"the memory at rest went from {first / 2**20:.1f} to {last / 2**20:.1f} MiB")
 
-    print(f"soak, {name}: {sum(soak.kinds.values())} requests of {options.clients} clients in {seconds:.0f} s")
+    print(f"soak, {name}: {sum(soak.kinds.values())} requests of {options.clients} clients in {took:.0f} s")
     for kind, count in soak.kinds.most_common():
         print(f"  sent {kind:<30} {count:>8}")
     for outcome, count in sorted(soak.outcomes.items()):
         print(f"  came {outcome:<30} {count:>8}")
     verdict = f"{last / first - 1:+.1%}" + ("" if judged else ", too short a run to judge")
+    warming = ", ".join(f"{resident / 2**20:.1f}" for resident, _ in rests)
     print(f"  resident at rest: warm, at the end  {first / 2**20:.1f} MiB, {last / 2**20:.1f} MiB ({verdict}); most {max(soak.resident) / 2**20:.1f} MiB")
+    print(f"  rests until warm                    {warming} MiB, after {spent:.0f} s")
+    print(f"  prefix cache: warm, at the end      {first_cached / 2**20:.1f} MiB, {cached / 2**20:.1f} MiB")
     print(f"  control request                     {'unchanged to the last bit' if apart == 0 else f'apart by {apart:.1e}'}")
     print(f"  faults                              {len(soak.faults)}", flush=True)
     for failure in failures:
