@@ -1,4 +1,5 @@
-//! Waits for the user or the platform to end the run: Ctrl-C, and on Unix SIGTERM, which Cloud Run sends before it kills.
+//! Waits for the user or the platform to end the run: Ctrl-C, and on Unix SIGTERM, which Cloud Run sends before it kills, and
+//! SIGHUP, which says that the terminal is gone.
 
 use std::io;
 
@@ -6,13 +7,18 @@ use std::io;
 pub(crate) struct Signals {
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
+    hangup: tokio::signal::unix::Signal,
 }
 
 #[cfg(unix)]
 impl Signals {
     pub(crate) fn new() -> io::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
-        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
     }
 
     /// The next of them.
@@ -20,6 +26,7 @@ impl Signals {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
+            _ = self.hangup.recv() => {}
         }
     }
 }

@@ -176,10 +176,10 @@ impl Output {
 
     pub fn write(mut self, text: &str) -> Result<(), Error> {
         let Some(mut file) = self.file.take() else { return Ok(()) };
-        file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(|cause| Error::BenchOutput {
-            path: self.path.clone(),
-            reason: cause.to_string(),
-            hint: "check the disk",
+        file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(|cause| {
+            // Half a result is none, and would be in the way of the next run.
+            let _ = std::fs::remove_file(&self.path);
+            Error::BenchOutput { path: self.path.clone(), reason: cause.to_string(), hint: "check the disk" }
         })
     }
 }

@@ -92,13 +92,30 @@ pub(super) async fn run<T>(
         let jitter = longest_pause(tally.attempts).mul_f64(fastrand::f64());
         let pause = failure.retry_after.unwrap_or_default().saturating_add(jitter);
         let in_time = Instant::now().checked_add(pause).is_some_and(|next| next < deadline);
-        if !failure.worth_another || tally.attempts > retries || !in_time {
+        if !failure.worth_another || tally.attempts > retries {
             return (Err(gave_up(failure.error, tally, None)), tally);
+        }
+        if !in_time {
+            return (Err(gave_up(too_long(failure), tally, None)), tally);
         }
         sleep(pause).await;
         tally.waited += pause;
         tally.retries += 1;
         last = Some(failure.error);
+    }
+}
+
+/// The error, with the wait that the server asks for as the reason why nothing more is tried.
+fn too_long(failure: Failure) -> Error {
+    match (failure.error, failure.retry_after) {
+        (Error::Status { url, status, message, .. }, Some(wait)) => {
+            let seconds = wait.as_secs();
+            let hint = format!(
+                "the server asks to wait {seconds} s, longer than the deadline leaves; allow more with --timeout, or try again then"
+            );
+            Error::Status { url, status, message, hint }
+        }
+        (error, _) => error,
     }
 }
 
@@ -126,6 +143,8 @@ pub(super) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Durati
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     match text.parse() {
         Ok(seconds) => Some(Duration::from_secs(seconds)),
+        // More seconds than a number holds.
+        Err(_) if text.len() > 1 && text.bytes().all(|byte| byte.is_ascii_digit()) => Some(Duration::MAX),
         // A date that has passed asks for no wait.
         Err(_) => {
             httpdate::parse_http_date(text).ok().map(|date| date.duration_since(now).unwrap_or_default())
@@ -228,6 +247,8 @@ mod tests {
             let headers = HeaderMap::from_iter([(RETRY_AFTER, HeaderValue::from_static(text))]);
             assert_eq!(retry_after(&headers, now), seconds.map(Duration::from_secs), "{text}");
         }
+        let endless = HeaderMap::from_iter([(RETRY_AFTER, HeaderValue::from_static("99999999999999999999"))]);
+        assert_eq!(retry_after(&endless, now), Some(Duration::MAX));
         assert_eq!(retry_after(&HeaderMap::new(), now), None);
     }
 }

@@ -169,6 +169,29 @@ fn case_59_results_are_never_overwritten_and_a_bad_place_costs_no_request() {
 }
 
 #[test]
+#[cfg(unix)]
+fn figures_are_printed_also_where_the_disk_is_full_and_no_half_receipt_is_left() {
+    let (server, place) = (server(), place());
+    // A file may hold nothing, and writing to it is an error rather than the end of the program.
+    let full = "trap '' XFSZ; ulimit -f 0; exec \"$0\" bench -d c.jsonl -o r.json -u \"$1\"";
+    let program = dgem().get_program().to_owned();
+    let output = std::process::Command::new("sh")
+        .args(["-c", full])
+        .arg(program)
+        .arg(&server.url)
+        .current_dir(place.folder.path())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert!(
+        stdout(&output).contains("ACCURACY") && stderr(&output).contains("r.json"),
+        "{}",
+        stdout(&output)
+    );
+    assert!(!place.path("r.json").exists());
+}
+
+#[test]
 fn a_receipt_gives_the_same_figures_again_without_a_server() {
     let (server, place) = (server(), place());
     let first = place.run(&server.url, &["bench", "-d", "c.jsonl", "-o", "r.json", "-M", "both"]);

@@ -77,6 +77,8 @@ fn retry_after_is_respected_and_the_deadline_too() {
     let output = decide(&server).args(["--retries", "9", "--timeout", "20s"]).output().unwrap();
     assert!(start.elapsed().as_secs() < 15, "a wait that outlasts the deadline is not begun");
     assert_eq!((output.status.code(), server.all().len()), (Some(5), 1));
+    let text = stderr(&output);
+    assert!(text.contains("longer than the deadline leaves") && !text.contains("--retries"), "{text}");
 }
 
 #[test]

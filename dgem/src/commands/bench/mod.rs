@@ -83,14 +83,11 @@ async fn run<S: Suite>(
         case.more.extend(keys);
     }
     let written = receipt.text();
-    if let Some(file) = receipt_file {
-        file.write(&written)?;
-    }
+    // A file that cannot be written costs nobody the figures: they are printed all the same.
+    let mut kept = receipt_file.map_or(Ok(()), |file| file.write(&written));
     let own = suite.sections(&receipt.cases);
     let report = Report::new(&receipt, &summary, own, comparison.as_ref());
-    if let Some(file) = page_file {
-        file.write(&page(&report))?;
-    }
+    kept = kept.and(page_file.map_or(Ok(()), |file| file.write(&page(&report))));
     let stdout = io::stdout();
     let (style, width) = (Style::for_stream(&stdout, environment), output::width_of(&stdout));
     let mut out = stdout.lock();
@@ -100,6 +97,7 @@ async fn run<S: Suite>(
         writeln!(out, "{}", text(&report, style, width))?;
     }
     out.flush()?;
+    kept?;
     if summary.second_errors > 0 {
         let cases = crate::output::counted(summary.second_errors as u64, "case");
         warn(&format!(
