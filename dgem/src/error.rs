@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use thiserror::Error as ThisError;
 
 use crate::exit::Exit;
+use crate::foreign::printable;
 use crate::settings::Origin;
 
 #[derive(Debug, ThisError)]
@@ -312,6 +313,11 @@ impl Error {
     /// What failed, without the lines below.
     pub fn headline(&self) -> String {
         self.to_string().lines().next().unwrap_or_default().to_owned()
+    }
+
+    /// For a terminal: names of files, words of templates and of servers in it drive none.
+    pub fn shown(&self) -> String {
+        printable(&self.to_string())
     }
 
     /// The exit code of each kind.

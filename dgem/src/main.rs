@@ -30,7 +30,7 @@ fn main() -> ExitCode {
         // The reader of a pipe that has seen enough is no failure of ours.
         Err(Error::Output(cause)) if cause.kind() == io::ErrorKind::BrokenPipe => Exit::Done.into(),
         Err(error) => {
-            let _ = writeln!(io::stderr(), "error: {error}");
+            let _ = writeln!(io::stderr(), "error: {}", error.shown());
             error.exit().into()
         }
     }

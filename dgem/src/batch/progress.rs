@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::{Rows, Tally};
+use crate::foreign::printable;
 
 /// Knows how far the reading is.
 #[derive(Debug)]
@@ -45,7 +46,7 @@ impl Progress {
     /// A note above the bar.
     pub(super) fn warn(&self, text: &str) {
         // A note that nobody takes changes nothing.
-        let tell = || drop(writeln!(io::stderr(), "warning: {text}"));
+        let tell = || drop(writeln!(io::stderr(), "warning: {}", printable(text)));
         match &self.bar {
             Some(bar) => bar.suspend(tell),
             None => tell(),

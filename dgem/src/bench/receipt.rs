@@ -3,6 +3,7 @@
 //! The figures can be computed again from the cases alone. A receipt is never overwritten, and none is written unless it was asked
 //! for by name. It holds no token.
 
+use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -103,10 +104,22 @@ impl Receipt {
         let refuse = |reason: String| Error::BadReceipt { path: path.to_owned(), reason };
         let bytes = capped::read_file(path, MOST_BYTES).map_err(|cause| refuse(cause.to_string()))?;
         let receipt: Self = serde_json::from_slice(&bytes).map_err(|cause| refuse(cause.to_string()))?;
-        match receipt.origin.schema_version {
-            SCHEMA_VERSION => Ok(receipt),
-            other => Err(refuse(format!("it has the form {other}, and this program knows {SCHEMA_VERSION}"))),
+        if receipt.origin.schema_version != SCHEMA_VERSION {
+            let other = receipt.origin.schema_version;
+            return Err(refuse(format!("it has the form {other}, and this program knows {SCHEMA_VERSION}")));
         }
+        let mut ids = HashSet::new();
+        for case in &receipt.cases {
+            let fault = if ids.insert(case.id.as_str()) {
+                case.impossible()
+            } else {
+                Some("it is there twice".to_owned())
+            };
+            if let Some(fault) = fault {
+                return Err(refuse(format!("its case `{}` cannot be: {fault}", visible(&case.id))));
+            }
+        }
+        Ok(receipt)
     }
 
     /// The same for one suite.

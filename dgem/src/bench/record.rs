@@ -9,12 +9,16 @@ use super::sheet::Sheet;
 use super::suite::Label;
 use crate::client::Decided;
 use crate::error::Error;
-use crate::foreign::clipped;
+use crate::foreign::{clipped, visible};
 use crate::grade::Judged;
 use crate::verdict::{Outcome, Verdict};
 
 /// Characters of an error that a receipt keeps.
 const ERROR_CHARS: usize = 500;
+/// A month: longer than any case is waited for.
+const LONGEST_MS: f64 = 31.0 * 86_400e3;
+/// What rounding may add to a sum of probabilities, as a server may write them.
+const ROUNDING: f64 = 0.05;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Record {
@@ -67,6 +71,20 @@ impl Record {
     pub fn new(label: &Label) -> Self {
         let Label { id, category, tier } = label.clone();
         Self { id, category, tier, ..Self::default() }
+    }
+
+    /// What no run can have written.
+    pub fn impossible(&self) -> Option<String> {
+        let times = [self.wall_time_ms, self.denoise_ms, self.prefill_ms];
+        if let Some(time) = times.into_iter().flatten().find(|ms| !(0.0..=LONGEST_MS).contains(ms)) {
+            return Some(format!("a time of {time:e} ms"));
+        }
+        let answers = self.answers.iter().filter_map(|(id, judged)| Some((id, judged.answer.as_ref()?)));
+        answers.map(|(id, answer)| (id, answer.probabilities.values().copied())).find_map(|(id, mut p)| {
+            let sum: f64 = p.clone().sum();
+            let sound = p.all(|p| (0.0..=1.0 + ROUNDING).contains(&p)) && sum > 0.0 && sum <= 1.0 + ROUNDING;
+            (!sound).then(|| format!("the probabilities of `{}` add up to {sum:e}", visible(id)))
+        })
     }
 
     /// Counts the time of a request in, with what the server says about it.

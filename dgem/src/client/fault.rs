@@ -51,13 +51,7 @@ pub(super) fn status(
     headers: &HeaderMap,
     pass: &Pass,
 ) -> Error {
-    let hidden = |text: &str| {
-        let text = without_keys(text, headers);
-        match pass {
-            Pass::Token(minted) => text.replace(minted.token.reveal(), HIDDEN),
-            Pass::None | Pass::Refused(_) => text,
-        }
-    };
+    let hidden = |text: &str| without_secrets(text, headers, pass);
     // Hidden before it is cut, lest a part of the token stays.
     let message = match location {
         Some(target) => format!("redirected to {}", excerpt(&hidden(&target))),
@@ -78,6 +72,24 @@ pub(super) fn status(
         None => (message, hint(status, &url, pass)),
     };
     Error::Status { hint, url, status, message }
+}
+
+/// The text without what the request was sent with.
+fn without_secrets(text: &str, headers: &HeaderMap, pass: &Pass) -> String {
+    let text = without_keys(text, headers);
+    match pass {
+        Pass::Token(minted) => text.replace(minted.token.reveal(), HIDDEN),
+        Pass::None | Pass::Refused(_) => text,
+    }
+}
+
+/// A good reply: a server that repeats the token in it must not bring it into any output.
+pub(super) fn body_without_secrets(body: Vec<u8>, headers: &HeaderMap, pass: &Pass) -> Vec<u8> {
+    // A body that is no text is refused by whoever reads it.
+    match std::str::from_utf8(&body).map(|text| without_secrets(text, headers, pass)) {
+        Ok(text) => text.into_bytes(),
+        Err(_) => body,
+    }
 }
 
 /// The text without the secrets in these headers.

@@ -160,7 +160,7 @@ impl Client {
         let (result, tally) = self
             .tries(&url, retries, deadline, longest, async |pass| {
                 let (response, start) = self.begin(&request, pass).await?;
-                Ok((self.rest(response).await?, start))
+                Ok((fault::body_without_secrets(self.rest(response).await?, &self.headers, pass), start))
             })
             .await;
         let (body, start) = result?;

@@ -23,7 +23,7 @@ use crate::deciding;
 use crate::env::{self, Environment};
 use crate::error::Error;
 use crate::exit::Exit;
-use crate::foreign::visible;
+use crate::foreign::{printable, visible};
 
 /// Runs the command that was typed.
 pub async fn run(cli: Cli, environment: &Environment) -> Result<Exit, Error> {
@@ -81,7 +81,7 @@ fn note(text: &str) {
 /// A note that is no result: stderr.
 fn warn(text: &str) {
     // Not `eprintln`, which panics when nobody takes the note.
-    let _ = writeln!(io::stderr(), "warning: {text}");
+    let _ = writeln!(io::stderr(), "warning: {}", printable(text));
 }
 
 /// Tells of a model that was not asked for.

@@ -43,8 +43,12 @@ fn base(server: &Server) -> &str {
 fn guarded(token: &str) -> Server {
     let expected = format!("Bearer {token}");
     Server::answering(move |request| match request.header("authorization") {
-        Some(found) if found == expected => (200, completion(&support_reply().to_string())),
-        // A server that repeats what it got must not make us print it.
+        // A server that repeats what it got, in a good reply as well, must not make us print it.
+        Some(found) if found == expected => {
+            let mut reply = support_reply();
+            reply["diagnostics"]["thought"] = json!(format!("I got {found}"));
+            (200, completion(&reply.to_string()).replace("tiny-model", &found))
+        }
         found => (401, json!({"error": {"message": format!("not {found:?}")}}).to_string()),
     })
 }

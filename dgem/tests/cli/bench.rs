@@ -206,7 +206,22 @@ fn a_receipt_gives_the_same_figures_again_without_a_server() {
         fs::read_to_string(place.path("r.json")).unwrap().replacen("\"bench\"", "\"bench-intents\"", 1),
     )
     .unwrap();
-    for (file, part) in [("other.json", "bench-intents"), ("c.jsonl", "hint:"), ("none.json", "none.json")] {
+    let changed = |name: &str, change: &dyn Fn(&mut Value)| {
+        let mut receipt = place.receipt("r.json");
+        change(&mut receipt);
+        fs::write(place.path(name), receipt.to_string()).unwrap();
+    };
+    changed("twice.json", &|receipt| receipt["cases"][1] = receipt["cases"][0].clone());
+    changed("time.json", &|receipt| receipt["cases"][0]["wall_time_ms"] = json!(-5.0));
+    changed("esc.json", &|receipt| receipt["suite"] = json!("\u{1b}[31mx"));
+    for (file, part) in [
+        ("other.json", "bench-intents"),
+        ("c.jsonl", "hint:"),
+        ("none.json", "none.json"),
+        ("twice.json", "it is there twice"),
+        ("time.json", "a time of -5e0 ms"),
+        ("esc.json", "\u{fffd}[31mx"),
+    ] {
         let output = place.run(nowhere, &["bench", "--from-receipt", file]);
         assert_eq!(output.status.code(), Some(2));
         assert!(stderr(&output).contains(part), "{}", stderr(&output));
