@@ -14,7 +14,7 @@ name_service
 name_network
 name_server 32768 none
 
-# What one instance admits: the server's queue (`--queue`, dgemma-server/src/cli.rs) has a place for every canvas, and a sheet is
+# What one instance admits: the server's queue (`--queue`, dgemma-server/src/cli/serving.rs) has a place for every canvas, and a sheet is
 # read from at most 32 (`max_reads`, decision/src/limits.rs). So many requests at a time surely find places; beyond them Cloud
 # Run starts another instance, and no instance gets more than 1000. A request that takes more places (a sheet of several parts,
 # `/v1/systemone` with draws for every question) may find too few and get 429, which clients try again.

@@ -91,6 +91,7 @@ def serve(model):
     settings = xllamacpp.CommonParams()
     settings.model.path = str(model)
     settings.n_ctx, settings.n_parallel, settings.port, settings.verbosity = 4096, 2, 0, 1
+    settings.sampling.temp = 0  # `ask` leaves it to the server
     settings.model_alias, settings.warmup = {"chain"}, False
     return xllamacpp.Server(settings)
 

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::foreign::visible;
+use crate::template::MOST_OPTIONS;
 use crate::verdict::Outcome;
 
 /// One question with a known answer, and what was answered.
@@ -109,7 +110,9 @@ impl Mark {
     pub fn graded(&self, answer: &Answer) -> Option<Graded> {
         let mut all: Vec<f64> = self.possible.then(|| answer.probabilities.values().copied().collect())?;
         let gold = answer.probabilities.get_index_of(&self.expected).unwrap_or(all.len());
-        if let Some(absent) = self.alternatives.checked_sub(all.len()).filter(|absent| *absent > 0) {
+        // A line of a file may say anything.
+        let alternatives = self.alternatives.min(MOST_OPTIONS);
+        if let Some(absent) = alternatives.checked_sub(all.len()).filter(|absent| *absent > 0) {
             let left = (1.0 - all.iter().sum::<f64>()).max(0.0);
             all.extend(std::iter::repeat_n(left / absent as f64, absent));
         }

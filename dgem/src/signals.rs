@@ -1,5 +1,4 @@
-//! Waits for the user or the platform to end the run: Ctrl-C, and on Unix SIGTERM, which Cloud Run sends before it kills, and
-//! SIGHUP, which says that the terminal is gone.
+//! Waits for the user or the platform to end the run: Ctrl-C, and on Unix SIGTERM, which Cloud Run sends before it kills.
 
 use std::io;
 
@@ -7,18 +6,13 @@ use std::io;
 pub(crate) struct Signals {
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
-    hangup: tokio::signal::unix::Signal,
 }
 
 #[cfg(unix)]
 impl Signals {
     pub(crate) fn new() -> io::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
-        Ok(Self {
-            interrupt: signal(SignalKind::interrupt())?,
-            terminate: signal(SignalKind::terminate())?,
-            hangup: signal(SignalKind::hangup())?,
-        })
+        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
     }
 
     /// The next of them.
@@ -26,7 +20,6 @@ impl Signals {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
-            _ = self.hangup.recv() => {}
         }
     }
 }

@@ -287,7 +287,7 @@ exit 22'
 
 @test "deploy: an instance is sent as many requests as find places for the most draws" {
   reads=$(sed -nE 's/^ *max_reads: ([0-9]+),.*/\1/p' "$root/decision/src/limits.rs")
-  places=$(sed -nE '/"DGEMMA_QUEUE"/s/.*default_value_t = ([0-9]+),.*/\1/p' "$root/dgemma-server/src/cli.rs")
+  places=$(sed -nE '/"DGEMMA_QUEUE"/s/.*default_value_t = ([0-9]+),.*/\1/p' "$root"/dgemma-server/src/cli/*.rs)
   # The numbers that the script reckons with.
   grep -qx "most_draws=$reads" "$root/cloudrun/deploy.sh"
   grep -qF "queue_places=\${QUEUE:-$places}" "$root/cloudrun/deploy.sh"

@@ -23,7 +23,7 @@ load common
 }
 
 @test "the server's time to drain is shorter than the one Cloud Run gives" {
-  seconds=$(grep -B 1 'DGEMMA_DRAIN_SECONDS' "$root/dgemma-server/src/cli.rs" | sed -nE 's/.*default_value_t = ([0-9]+).*/\1/p')
+  seconds=$(grep -hB 1 'DGEMMA_DRAIN_SECONDS' "$root"/dgemma-server/src/cli/*.rs | sed -nE 's/.*default_value_t = ([0-9]+).*/\1/p')
   [ "$seconds" -lt 10 ]
 }
 
@@ -52,7 +52,7 @@ load common
 
 @test "the forms of weights and numbers that the scripts take are the server's" {
   for word in $(sed -nE "s/.*formed (QUANT|DTYPE) \"[^\"]*\" '([^']*)'.*/\2/p" "$root/scripts/settings.sh" | tr '|' ' '); do
-    grep -qiE "name = \"$word\"|^    $word,\$" "$root/dgemma-server/src/cli.rs" || { echo "the server has no $word" && false; }
+    grep -qiE "name = \"$word\"|^    $word,\$" "$root"/dgemma-server/src/cli/*.rs || { echo "the server has no $word" && false; }
     count=$((${count:-0} + 1))
   done
   [ "$count" -eq 6 ]

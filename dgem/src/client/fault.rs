@@ -15,6 +15,8 @@ use crate::settings::{Kind, Settings};
 const EXCERPT_CHARS: usize = 400;
 /// Stands where a secret stood.
 const HIDDEN: &str = "(hidden)";
+/// What is shorter may be a word of a reply, such as `yes` or `support`, and no secret that somebody made.
+const SECRET_BYTES: usize = 8;
 
 /// What `reqwest` reports while sending or reading.
 pub(super) fn transport(settings: &Settings, url: &str, cause: &reqwest::Error) -> Error {
@@ -51,7 +53,13 @@ pub(super) fn status(
     headers: &HeaderMap,
     pass: &Pass,
 ) -> Error {
-    let hidden = |text: &str| without_secrets(text, headers, pass);
+    let hidden = |text: &str| {
+        let text = without_keys(text, headers);
+        match pass {
+            Pass::Token(minted) => text.replace(minted.token.reveal(), HIDDEN),
+            Pass::None | Pass::Refused(_) => text,
+        }
+    };
     // Hidden before it is cut, lest a part of the token stays.
     let message = match location {
         Some(target) => format!("redirected to {}", excerpt(&hidden(&target))),
@@ -74,20 +82,25 @@ pub(super) fn status(
     Error::Status { hint, url, status, message }
 }
 
-/// The text without what the request was sent with.
-fn without_secrets(text: &str, headers: &HeaderMap, pass: &Pass) -> String {
-    let text = without_keys(text, headers);
-    match pass {
-        Pass::Token(minted) => text.replace(minted.token.reveal(), HIDDEN),
-        Pass::None | Pass::Refused(_) => text,
-    }
-}
-
 /// A good reply: a server that repeats the token in it must not bring it into any output.
 pub(super) fn body_without_secrets(body: Vec<u8>, headers: &HeaderMap, pass: &Pass) -> Vec<u8> {
+    let own = match pass {
+        Pass::Token(minted) => Some(minted.token.reveal()),
+        Pass::None | Pass::Refused(_) => None,
+    };
+    let keys = headers.values().filter(|value| value.is_sensitive()).filter_map(|value| value.to_str().ok());
+    let is_secret = |key: &str| key.len() >= SECRET_BYTES;
     // A body that is no text is refused by whoever reads it.
-    match std::str::from_utf8(&body).map(|text| without_secrets(text, headers, pass)) {
-        Ok(text) => text.into_bytes(),
+    match std::str::from_utf8(&body) {
+        Ok(text) => match own
+            .into_iter()
+            .chain(keys)
+            .filter(|key| is_secret(key) && text.contains(key))
+            .collect::<Vec<_>>()
+        {
+            found if found.is_empty() => body,
+            found => found.iter().fold(text.to_owned(), |text, key| text.replace(key, HIDDEN)).into_bytes(),
+        },
         Err(_) => body,
     }
 }

@@ -96,7 +96,8 @@ pub(super) async fn run<T>(
             return (Err(gave_up(failure.error, tally, None)), tally);
         }
         if !in_time {
-            return (Err(gave_up(too_long(failure), tally, None)), tally);
+            let left = deadline.saturating_duration_since(Instant::now());
+            return (Err(gave_up(too_late(failure, left), tally, None)), tally);
         }
         sleep(pause).await;
         tally.waited += pause;
@@ -105,10 +106,11 @@ pub(super) async fn run<T>(
     }
 }
 
-/// The error, with the wait that the server asks for as the reason why nothing more is tried.
-fn too_long(failure: Failure) -> Error {
+/// The error, with the wait that the server asks for as the reason why nothing more is tried, where it is longer than what is
+/// left.
+fn too_late(failure: Failure, left: Duration) -> Error {
     match (failure.error, failure.retry_after) {
-        (Error::Status { url, status, message, .. }, Some(wait)) => {
+        (Error::Status { url, status, message, .. }, Some(wait)) if wait > left => {
             let seconds = wait.as_secs();
             let hint = format!(
                 "the server asks to wait {seconds} s, longer than the deadline leaves; allow more with --timeout, or try again then"
@@ -118,6 +120,9 @@ fn too_long(failure: Failure) -> Error {
         (error, _) => error,
     }
 }
+
+/// A century stands for more seconds than a number holds.
+const ENDLESS: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 /// Before the try after `attempts` others.
 fn longest_pause(attempts: u32) -> Duration {
@@ -143,8 +148,7 @@ pub(super) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Durati
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     match text.parse() {
         Ok(seconds) => Some(Duration::from_secs(seconds)),
-        // More seconds than a number holds.
-        Err(_) if text.len() > 1 && text.bytes().all(|byte| byte.is_ascii_digit()) => Some(Duration::MAX),
+        Err(_) if text.len() > 1 && text.bytes().all(|byte| byte.is_ascii_digit()) => Some(ENDLESS),
         // A date that has passed asks for no wait.
         Err(_) => {
             httpdate::parse_http_date(text).ok().map(|date| date.duration_since(now).unwrap_or_default())
@@ -248,7 +252,7 @@ mod tests {
             assert_eq!(retry_after(&headers, now), seconds.map(Duration::from_secs), "{text}");
         }
         let endless = HeaderMap::from_iter([(RETRY_AFTER, HeaderValue::from_static("99999999999999999999"))]);
-        assert_eq!(retry_after(&endless, now), Some(Duration::MAX));
+        assert_eq!(retry_after(&endless, now), Some(ENDLESS));
         assert_eq!(retry_after(&HeaderMap::new(), now), None);
     }
 }

@@ -210,7 +210,7 @@ fn resume_command(args: &BatchArgs, connection: &ConnectionFlags) -> String {
     words.push("--resume".to_owned());
     let in_url = connection.url.as_ref().is_some_and(|url| shown_url(url) != *url);
     let hidden = in_url || auth.token.is_some() || auth.token_command.is_some();
-    words.join(" ") + if hidden { "  (and your token)" } else { "" }
+    words.join(" ") + if hidden { "  # and your token" } else { "" }
 }
 
 /// The spelling on the command line.
@@ -274,7 +274,7 @@ mod tests {
         let line = <Line as clap::Parser>::parse_from(secret);
         let shown = resume_command(&line.args, &line.connection);
         assert!(
-            shown.ends_with("--gcp-auth=host --resume  (and your token)") && !shown.contains("secret"),
+            shown.ends_with("--gcp-auth=host --resume  # and your token") && !shown.contains("secret"),
             "{shown}"
         );
     }

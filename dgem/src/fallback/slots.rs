@@ -28,15 +28,18 @@ const MOST_LOGPROB: f64 = 1e-4;
 pub(super) struct Slot {
     /// In the order of the answers, sum 1. An answer that is not among the listed tokens has the most that it can have.
     pub(super) probabilities: Vec<f64>,
-    /// What the answers had together.
+    /// What the answers that are listed had together.
     pub(super) mass: f64,
+    /// Index of the answer that was written.
+    chosen: usize,
 }
 
 impl Slot {
-    /// Index of the most probable answer, the first of equals.
+    /// Index of the most probable answer; of equals the one that was written, else the first.
     pub(super) fn winner(&self) -> usize {
         let p = &self.probabilities;
-        (0..p.len()).rev().max_by(|a, b| p[*a].total_cmp(&p[*b])).unwrap_or(0)
+        let best = (0..p.len()).rev().max_by(|a, b| p[*a].total_cmp(&p[*b])).unwrap_or(0);
+        if p[best] > p[self.chosen] { best } else { self.chosen }
     }
 }
 
@@ -60,14 +63,13 @@ pub(super) fn read(question: &Question, tokens: &[Token], found: &Found) -> Resu
     }
     let mut weights = vec![0.0; spelling.len()];
     let mut seen = vec![false; spelling.len()];
-    let (mut accounted, mut least) = (0.0, f64::INFINITY);
+    let mut accounted = 0.0;
     let listed = token.top_logprobs.iter().map(|candidate| (candidate.token.as_str(), candidate.logprob));
     let own = (token.token.as_str(), token.logprob);
     let missing = token.top_logprobs.iter().all(|candidate| candidate.token != token.token);
     for (text, logprob) in listed.chain(missing.then_some(own)) {
         let p = logprob.exp();
         accounted += p;
-        least = f64::min(least, p);
         let Some(rest) = text.strip_prefix(before) else { continue };
         let meant = matching(&spelling, rest);
         meant.iter().for_each(|index| seen[*index] = true);
@@ -78,15 +80,20 @@ pub(super) fn read(question: &Question, tokens: &[Token], found: &Found) -> Resu
             meant.iter().for_each(|index| weights[*index] += p / meant.len() as f64);
         }
     }
-    // A label that is not listed may have as much as the least token that is, within what the listed ones leave.
-    let unseen = seen.iter().filter(|seen| !**seen).count() as f64;
-    let most = f64::min(least, (1.0 - accounted).max(0.0) / unseen.max(1.0));
-    weights.iter_mut().zip(&seen).filter(|(_, seen)| !**seen).for_each(|(weight, _)| *weight = most);
     let mass: f64 = weights.iter().sum();
     if !(mass > 0.0 && mass.is_finite()) {
         return Err(format!("{} (no probability of it is given)", found.value));
     }
-    Ok(Slot { probabilities: weights.iter().map(|weight| weight / mass).collect(), mass: mass.min(1.0) })
+    // A label that is not listed may have as much as the least token that is, within what the listed ones leave, and is no more
+    // likely than the one that was written.
+    let least =
+        token.top_logprobs.iter().map(|candidate| candidate.logprob.exp()).fold(weights[chosen], f64::min);
+    let unseen = seen.iter().filter(|seen| !**seen).count() as f64;
+    let most = f64::min(least, (1.0 - accounted).max(0.0) / unseen.max(1.0));
+    weights.iter_mut().zip(&seen).filter(|(_, seen)| !**seen).for_each(|(weight, _)| *weight = most);
+    let sum: f64 = weights.iter().sum();
+    let probabilities = weights.iter().map(|weight| weight / sum).collect();
+    Ok(Slot { probabilities, mass: mass.min(1.0), chosen })
 }
 
 /// The token that covers this byte, and the byte at which it begins.

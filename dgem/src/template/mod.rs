@@ -41,6 +41,7 @@ use crate::variables::Variables;
 pub use catalogue::{Catalogue, Entry, is_text};
 pub use check::{Checked, check};
 pub use metadata::Metadata;
+pub(crate) use request::MOST_OPTIONS;
 pub use request::{Request, client_limits};
 pub use skeleton::{SKELETON, TEXT_SKELETON};
 
@@ -215,7 +216,9 @@ impl Template {
         let schema = request.schema.to_value().to_string();
         let only_in_state =
             |number: usize| request.state.contains(&marked(number)) && !schema.contains(&marked(number));
-        match (0..absent.len()).find(|number| !only_in_state(*number)) {
+        // What decides which questions there are may show nowhere.
+        let decides = |number: usize| tags::in_a_statement(&self.0.source, absent[number]);
+        match (0..absent.len()).find(|number| !only_in_state(*number) || decides(*number)) {
             Some(number) => Err(self.0.undefined(absent[number], variables)),
             None => Ok(request),
         }

@@ -18,7 +18,7 @@ use crate::variables::Variables;
 const STATE_KEYS: [&str; 3] = ["input", "context", "state"];
 
 /// Most options of a choice. Beyond the labels of the server they are asked about in groups.
-const MOST_OPTIONS: usize = 1024;
+pub(crate) const MOST_OPTIONS: usize = 1024;
 
 /// What this client takes, whatever the server allows.
 pub fn client_limits() -> Limits {

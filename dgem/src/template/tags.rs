@@ -52,6 +52,13 @@ pub(super) fn scan(source: &str) -> Vec<Tag<'_>> {
     tags
 }
 
+/// Whether a statement (`if`, `for`, `set` and the like) has this name in it.
+pub(super) fn in_a_statement(source: &str, name: &str) -> bool {
+    let of_a_word = |c: char| c.is_alphanumeric() || c == '_';
+    let statements = scan(source).into_iter().filter(|tag| tag.kind == Kind::Statement);
+    statements.flat_map(|tag| tag.content.split(move |c| !of_a_word(c))).any(|word| word == name)
+}
+
 /// What tera takes for white space.
 const SPACES: [char; 4] = [' ', '\t', '\r', '\n'];
 

@@ -62,10 +62,15 @@ fn with_a_state_from_elsewhere_only_what_the_questions_need_is_missed() {
     let state = "{\"a\": {{ a | json_encode }}, \"b\": \"<{{ b | json_str }}>\"}";
     assert_eq!(other(&asking(ONE, state)).unwrap().schema.questions.len(), 1);
     let shown = "[{\"id\":\"q\",\"type\":\"boolean\",\"instructions\":{{ a | json_encode }}}]";
+    let silent =
+        format!("{{% if b == \"x\" %}}{ONE}{{% else %}}[{{\"id\":\"r\",\"type\":\"boolean\"}}]{{% endif %}}");
     let chosen = format!("{{% if b == \"x\" %}}{ONE}{{% else %}}{shown}{{% endif %}}");
-    for (questions, name) in
-        [(shown, "`a`"), (&format!("{{% if c == 1 %}}{ONE}{{% endif %}}"), "`c`"), (&chosen, "`a`")]
-    {
+    for (questions, name) in [
+        (shown, "`a`"),
+        (&format!("{{% if c == 1 %}}{ONE}{{% endif %}}"), "`c`"),
+        (&chosen, "`a`"),
+        (&silent, "`b`"),
+    ] {
         let message = other(&asking(questions, state)).unwrap_err().to_string();
         assert!(message.contains(name) && message.contains("given: `given`"), "{message}");
     }

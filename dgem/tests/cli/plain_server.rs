@@ -116,10 +116,17 @@ fn what_the_listed_tokens_leave_open_is_doubt() {
     // 0.9 for yes, and nothing is said about no: it may have what is left.
     let document = urgent(listed(json!([{"token": "yes", "logprob": 0.9_f64.ln()}])));
     assert!((p(&document, "urgent", "no") - 0.1).abs() < 1e-9, "{document}");
+    // What nobody has reported is no mass.
+    let mass = document["diagnostics"]["questions"]["urgent"]["label_mass"].as_f64().unwrap();
+    assert!((mass - 0.9).abs() < 1e-9, "{document}");
     // With other tokens in the list it has no more than the least of them.
     let tops = json!([{"token": "yes", "logprob": 0.9_f64.ln()}, {"token": "x", "logprob": 0.01_f64.ln()}]);
     let document = urgent(listed(tops));
     assert!((p(&document, "urgent", "no") - 0.01 / 0.91).abs() < 1e-9, "{document}");
+    // A label that is not listed never wins over the one that was written.
+    let label = json!({"token": "no", "logprob": 0.45_f64.ln(), "top_logprobs": [{"token": "no", "logprob": 0.45_f64.ln()}]});
+    let document = urgent(one_answer("{\"urgent\":\"no\"}", &label));
+    assert_eq!(document["answers"]["urgent"]["label"], "no", "{document}");
     for (label, reason) in [
         (json!({"token": "yes", "logprob": -0.1, "top_logprobs": []}), "lists no other tokens"),
         (

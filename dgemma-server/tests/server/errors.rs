@@ -264,12 +264,10 @@ async fn a_state_beyond_the_context_is_refused_with_both_numbers() {
 async fn a_state_that_cannot_fit_by_its_length_is_refused_without_being_encoded() {
     let server = Server::start(fake()).await;
     let state = "a".repeat(7_000_000);
-    let started = std::time::Instant::now();
     let error = server.refused(request(&triage(), &state).to_string(), 413).await;
+    // Bytes are counted; tokens would have had to be made.
     assert!(message(&error).contains("7000000 bytes"), "{error}");
     assert_eq!(error["code"], "context_length_exceeded");
-    // Encoding that text takes ten seconds and a gigabyte.
-    assert!(started.elapsed() < std::time::Duration::from_secs(3));
     assert!(server.engine.log.calls().is_empty());
 }
 
@@ -291,12 +289,9 @@ async fn questions_and_conversations_that_cannot_fit_are_refused_without_being_e
             "the conversation has 30",
         ),
     ] {
-        let started = std::time::Instant::now();
         let error = server.refused(body.to_string(), status).await;
         assert_eq!(error["code"], "context_length_exceeded");
-        assert!(message(&error).starts_with(what), "{error}");
-        // Encoding that text takes seconds.
-        assert!(started.elapsed() < std::time::Duration::from_secs(3));
+        assert!(message(&error).starts_with(what) && message(&error).contains(" bytes"), "{error}");
     }
     assert!(server.engine.log.calls().is_empty());
 }

@@ -37,7 +37,7 @@ pub(super) fn text(
     serde_json::to_string_pretty(&request).unwrap_or_default()
 }
 
-/// Linux takes 128 KiB in one argument of a program; quotes may lengthen it.
+/// Linux takes 128 KiB in one argument of a program.
 const MOST_ARGUMENT_BYTES: usize = 64 << 10;
 const END: &str = "END_OF_REQUEST";
 
@@ -47,8 +47,9 @@ fn curl_command(url: &str, token: bool, body: &str) -> String {
         if token { " \\\n  -H \"Authorization: Bearer $DGEM_TOKEN\"" } else { Default::default() };
     let head =
         format!("curl -sS {} \\\n  -H 'Content-Type: application/json'{authorization} \\\n  ", quoted(url));
-    if body.len() < MOST_ARGUMENT_BYTES {
-        return head + "--data-raw " + &quoted(body);
+    let argument = quoted(body);
+    if argument.len() < MOST_ARGUMENT_BYTES {
+        return head + "--data-raw " + &argument;
     }
     // JSON has no line breaks of its own here, so that no line of it can be the end mark.
     format!("{head}--data-binary @- <<'{END}'\n{body}\n{END}")

@@ -82,7 +82,9 @@ impl Server {
             let begun = calls.iter().filter(|call| matches!(call, Call::Begin { .. })).count();
             begun == calls.iter().filter(|call| matches!(call, Call::Finish { .. })).count()
         };
+        let begun = std::time::Instant::now();
         while !kept(&server.engine.log.calls()) {
+            assert!(begun.elapsed() < Duration::from_secs(60), "a prefix of the warm-up was never kept");
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
         server.engine.reset();
