@@ -68,7 +68,7 @@ fn with_a_state_from_elsewhere_only_what_the_questions_need_is_missed() {
     for (questions, name) in [
         (shown, "`a`"),
         (&format!("{{% if c == 1 %}}{ONE}{{% endif %}}"), "`c`"),
-        (&chosen, "`a`"),
+        (&chosen, "`b`"),
         (&silent, "`b`"),
     ] {
         let message = other(&asking(questions, state)).unwrap_err().to_string();
