@@ -73,7 +73,9 @@ pub async fn full(
                 beside.display()
             ))
         })?),
-        Err(_) => None,
+        Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => None,
+        // What was trusted once is not trusted anew because it cannot be read.
+        Err(cause) => return Err(refuse(format!("{} cannot be read: {cause}", beside.display()))),
     };
     let pinned = |download: &Download| match pin {
         Some(pin) if !pin.eq_ignore_ascii_case(&download.sha256) => {
